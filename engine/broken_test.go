@@ -25,7 +25,7 @@ func (p picky) Load(ctx context.Context, s backend.Spec) (backend.Model, error) 
 	return p.Backend.Load(ctx, s)
 }
 
-func TestABrokenVersionLeavesTheOldInService(t *testing.T) {
+func TestBrokenVersionLeavesOldInService(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/id/config.pbtxt", strings.Replace(identityConfig, "all {}", "latest { num_versions: 1 }", 1))
 	write(t, root+"/id/1/.keep", "")

@@ -166,7 +166,7 @@ var sideways = map[string][]string{
 	},
 }
 
-func TestImportsGoDown(t *testing.T) {
+func TestImportsFollowLayers(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

@@ -260,7 +260,7 @@ func TestPollFollowsTheRepository_I005(t *testing.T) {
 }
 
 // Requests run through many reloads: none fails, none gets another's rows.
-func TestReloadUnderLoadLosesNothing(t *testing.T) {
+func TestReloadUnderLoadLosesNoRequest(t *testing.T) {
 	root := repository(t)
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},

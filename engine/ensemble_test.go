@@ -460,7 +460,7 @@ func TestEnsembleStatistics(t *testing.T) {
 	})
 }
 
-func TestEnsembleUnderStorm_I010(t *testing.T) {
+func TestEnsembleUnderLoad_I010(t *testing.T) {
 	root := ensembles(t)
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
@@ -502,7 +502,7 @@ func TestEnsembleUnderStorm_I010(t *testing.T) {
 	})
 }
 
-func TestEnsembleCancel_I010(t *testing.T) {
+func TestCancelledEnsembleRequestsEnd_I010(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/wait/config.pbtxt", `backend: "repeat"
 model_transaction_policy { decoupled: true }
@@ -583,7 +583,7 @@ ensemble_scheduling {
 		})
 }
 
-func TestEnsembleLife_I010(t *testing.T) {
+func TestEnsembleFollowsItsSteps_I010(t *testing.T) {
 	root := ensembles(t)
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},

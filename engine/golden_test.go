@@ -15,7 +15,7 @@ func goldenPair(sum int) string {
 	return fmt.Sprintf(`{"data": [{"INPUT0": [5], "INPUT1": [3]}], "validation_data": [{"OUTPUT0": [%d]}]}`, sum)
 }
 
-func TestGoldenRequestsOfEnsembles(t *testing.T) {
+func TestEnsembleAnswersGoldenRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, want string
 	}{

@@ -15,9 +15,9 @@ import (
 	"nereid/engine/status"
 )
 
-// TestHostileFolders puts what no model folder should have beside a model that serves: the one is refused with the
+// TestInvalidFoldersAreRefused puts what no model folder should have beside a model that serves: the one is refused with the
 // reason, the other serves on, and polling goes on.
-func TestHostileFolders(t *testing.T) {
+func TestInvalidFoldersAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		put  func(dir string) error // dir/config.pbtxt and dir/1 are there
@@ -93,8 +93,8 @@ func TestHostileFolders(t *testing.T) {
 	}
 }
 
-// TestHostileNames asks for what is no model's name: nothing is touched.
-func TestHostileNames(t *testing.T) {
+// TestInvalidNamesAreRefused asks for what is no model's name: nothing is touched.
+func TestInvalidNamesAreRefused(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "models")
 	write(t, root+"/id/config.pbtxt", identityConfig)
@@ -156,9 +156,9 @@ func files(t *testing.T, root string) (all []string) {
 	return all
 }
 
-// TestHostileOverrides loads with files that lead elsewhere and configurations that are wrong: what serves goes on, and
+// TestInvalidOverridesAreRefused loads with files that lead elsewhere and configurations that are wrong: what serves goes on, and
 // nothing is left of them.
-func TestHostileOverrides(t *testing.T) {
+func TestInvalidOverridesAreRefused(t *testing.T) {
 	overrides := t.TempDir()
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, OverrideFolder: overrides},

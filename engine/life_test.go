@@ -82,7 +82,7 @@ func TestRepositoryIndexRows_B013_A077(t *testing.T) {
 }
 
 // Close beside Start stops the loads, and leaves no polling behind.
-func TestCloseBesideStart(t *testing.T) {
+func TestCloseDuringStart(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		e, err := engine.New(engine.Options{

@@ -38,7 +38,7 @@ func (c callback) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (c callback) WithGroup(string) slog.Handler { return c }
 
-func TestLogOfAnEmbeddingProgram(t *testing.T) {
+func TestLogEventsReachTheHandler(t *testing.T) {
 	root := t.TempDir()
 	for name, config := range map[string]string{
 		"good": `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }

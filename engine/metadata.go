@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -168,35 +169,34 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 		_, name := repo.Split(m.Name) // as in Triton: models of the same name have rows that look the same
 		if len(m.Versions) == 0 && !ready {
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: name}
-			if m.Waits != nil {
-				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Waits)
-			}
-			if m.Err != nil {
-				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Err)
+			if err := cmp.Or(m.Err, m.Waits); err != nil {
+				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(err)
 			}
 			all = append(all, row)
 		}
 		for _, v := range m.Versions {
-			if ready && v.State != lifecycle.Ready {
-				continue
+			if !ready || v.State == lifecycle.Ready {
+				all = append(all, &inferencepb.RepositoryIndexResponse_ModelIndex{
+					Name: name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State),
+					Reason: indexReason(&m, &v),
+				})
 			}
-			row := &inferencepb.RepositoryIndexResponse_ModelIndex{
-				Name: name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State), Reason: v.Reason,
-			}
-			if v.Evicted && row.Reason == "" {
-				row.Reason = "not in memory; its next request loads it"
-			}
-			if m.Waits != nil && row.Reason == "" {
-				row.Reason = status.Reason(m.Waits)
-			}
-			if m.Err != nil && v.State == lifecycle.Ready {
-				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
-			} else if m.Err != nil && (row.Reason == "" || row.Reason == "unloaded") &&
-				v.State == lifecycle.Unavailable {
-				row.Reason = status.Reason(m.Err) // the load failed after the unload
-			}
-			all = append(all, row)
 		}
 	}
 	return all
+}
+
+// indexReason returns the reason that the repository index shows for a version.
+func indexReason(m *lifecycle.ModelStatus, v *lifecycle.VersionStatus) string {
+	switch {
+	case m.Err != nil && v.State == lifecycle.Ready:
+		return "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
+	case v.Reason == "" && v.Evicted:
+		return "not in memory; its next request loads it"
+	case v.Reason == "" && m.Waits != nil:
+		return status.Reason(m.Waits)
+	case m.Err != nil && v.State == lifecycle.Unavailable && (v.Reason == "" || v.Reason == "unloaded"):
+		return status.Reason(m.Err) // the load failed after the unload
+	}
+	return v.Reason
 }

@@ -219,7 +219,7 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-func TestNamespacesAreFollowed(t *testing.T) {
+func TestEnsembleFollowsModelsOfOtherNamespaces(t *testing.T) {
 	for _, mode := range []engine.ControlMode{engine.ModePoll, engine.ModeExplicit} {
 		t.Run("I005 A076 C051 a part goes and comes back, mode "+string(mode), func(t *testing.T) {
 			w := newTwins(t, engine.Options{Mode: mode}, both(t))
@@ -263,7 +263,7 @@ func TestNamespacesAreFollowed(t *testing.T) {
 	}
 }
 
-func TestNamespacesInWhatIsTold(t *testing.T) {
+func TestStatusShowsNamespaces(t *testing.T) {
 	w := newTwins(t, engine.Options{}, both(t))
 	w.gives("plus", 8)
 	w.gives("minus", 2)

@@ -12,7 +12,7 @@ import (
 
 // What Triton runs and this server does not is refused by name, with what to do; the other models of the repository
 // serve.
-func TestRefusals(t *testing.T) {
+func TestUnsupportedConfigurationsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, config, file, want string }{
 		{"tensorrt_plan", `platform: "tensorrt_plan"`, "model.plan",
 			"serve the ONNX model that the engine was built from, with optimization { execution_accelerators"},

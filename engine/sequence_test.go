@@ -80,7 +80,7 @@ const (
 	whole = first | last
 )
 
-func TestSequencesKeepTheirSums(t *testing.T) {
+func TestSequencesKeepState(t *testing.T) {
 	models := map[string]string{}
 	for _, m := range []struct{ name, backend, strategy string }{
 		{"direct", "sequence", "direct {}"}, {"plain", "sequence", ""}, {"ids", "dyna_sequence", ""},
@@ -351,7 +351,7 @@ func TestIterativeSequence(t *testing.T) {
 }
 
 // A live sequence stays with the version that has its state; new ones begin on the new version.
-func TestSequencesSurviveAReload(t *testing.T) {
+func TestSequencesSurviveReload(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+
 		"version_policy { latest { num_versions: 1 } }\n")

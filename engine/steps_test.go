@@ -29,7 +29,7 @@ ensemble_scheduling {
 	return b.String()
 }
 
-func TestManySteps_B19(t *testing.T) {
+func TestEnsemblesWithManySteps_B19(t *testing.T) {
 	const steps = 1000
 	root := t.TempDir()
 	put(t, root, "word", wordConfig)

@@ -19,8 +19,8 @@ import (
 type checksum struct{}
 
 // Checksum returns Triton's checksum agent. The key of each parameter names a file, as "MD5:<path in the model's
-// folder>" or "SHA256:<path>", and the value is its digest in hexadecimal. SHA256 is an extension. A model is not loaded
-// if a digest differs.
+// folder>" or "SHA256:<path>", and the value is its digest in hexadecimal. SHA256 is an extension of Triton's agent. A
+// model is not loaded if a digest differs.
 func Checksum() Agent { return checksum{} }
 
 func (checksum) Name() string { return "checksum" }

@@ -137,7 +137,7 @@ func TestHostPolicies_C065(t *testing.T) {
 }
 
 // A policy that the kernel refuses when the instance is made fails the load, with the cores.
-func TestHostPolicyThatCannotBe_C065(t *testing.T) {
+func TestInvalidHostPolicyFailsTheLoad_C065(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Placements = []backend.Placement{{Name: "a", HostPolicy: "p", Affinity: affinity.Policy{Cores: []int{1023}}}}
 	_, err := Start(t.Context(), o)

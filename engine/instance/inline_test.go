@@ -76,8 +76,8 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestInlineIsForBriefRuns: what has taken long waits in the queue from then on, where it can be cancelled.
-func TestInlineIsForBriefRuns(t *testing.T) {
+// TestInlineOnlyForShortExecutions: what has taken long waits in the queue from then on, where it can be cancelled.
+func TestInlineOnlyForShortExecutions(t *testing.T) {
 	m := &fake{execute: func(b *infer.Batch) error {
 		for begin := time.Now(); time.Since(begin) < 10*inlineMost; {
 		}

@@ -152,29 +152,24 @@ func (s *Set) Count() int {
 // error nothing changes. It removes the others: each after its present batch, for which Resize waits until ctx ends, or
 // after the last of the sequences that are bound to it, for which it does not wait.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
-	want := map[string]bool{}
-	var missing []backend.Placement
-	var gone []*run
-	have := map[string]bool{}
-	s.mu.Lock()
-	for _, r := range s.runs {
-		have[r.place.Name] = true
+	have, want := map[string]bool{}, map[string]bool{}
+	for _, p := range s.Placements() {
+		have[p.Name] = true
 	}
-	s.mu.Unlock()
+	var missing []backend.Placement
 	for _, p := range places {
 		want[p.Name] = true
-		if have[p.Name] {
-			continue
+		if !have[p.Name] {
+			missing = append(missing, p)
 		}
-		missing = append(missing, p)
 	}
 	made, err := s.makeAll(ctx, missing)
 	if err != nil {
 		return err
 	}
 	s.begin(made)
+	var kept, gone []*run
 	s.mu.Lock()
-	kept := s.runs[:0:0]
 	for _, r := range s.runs {
 		if want[r.place.Name] {
 			kept = append(kept, r)

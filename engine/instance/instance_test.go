@@ -164,7 +164,7 @@ func TestInputsOutliveTheFinalResponse(t *testing.T) {
 	}
 }
 
-func TestAFailedWarmupServesNothing(t *testing.T) {
+func TestFailedWarmupFailsTheLoad(t *testing.T) {
 	m := &fake{execute: answer}
 	o := options(m, "a", "b")
 	n := 0
@@ -212,7 +212,7 @@ func TestResizeWhileServing(t *testing.T) {
 	}
 }
 
-func TestCloseStopsAStuckExecutionAtItsDeadline(t *testing.T) {
+func TestCloseCancelsExecutionsAtDeadline(t *testing.T) {
 	m := &fake{}
 	started := make(chan struct{})
 	stuck := &stuckModel{started: started}
@@ -398,7 +398,7 @@ func TestLateResponsesDoNotTouchAReusedBatch(t *testing.T) {
 }
 
 // A client must not see where in the program a backend panicked.
-func TestAPanicIsLoggedNotShown(t *testing.T) {
+func TestPanicStackIsLoggedNotReturned(t *testing.T) {
 	var log bytes.Buffer
 	o := options(&fake{execute: func(*infer.Batch) error { panic("oops") }}, "a")
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))

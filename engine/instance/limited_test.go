@@ -39,7 +39,7 @@ func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int
 
 // Instances of two models that each take the whole of a resource never run at the same time, every request is answered,
 // and resources are free at the end, whether the models close in peace or not.
-func TestInstancesRunAsTheRateLimiterLets(t *testing.T) {
+func TestInstancesWaitForRateLimiter(t *testing.T) {
 	r := limits(1, global("R", 1))
 	for _, tt := range []struct {
 		name    string
@@ -95,7 +95,7 @@ func TestInstancesRunAsTheRateLimiterLets(t *testing.T) {
 }
 
 // An instance that cannot have what it needs does not begin, nor does it leave anything behind.
-func TestAnInstanceWithoutResourcesFailsToLoad(t *testing.T) {
+func TestMissingResourcesFailTheLoad(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Limiter = NewLimiter([]Resource{{"R", 1, EveryDevice}})
 	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))},

@@ -166,9 +166,9 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 	}
 }
 
-// TestRateLimiterTurns: of one resource for one, each gets turns by its priority, and nobody is overtaken for longer
+// TestRateLimiterPriorities: of one resource for one, each gets turns by its priority, and nobody is overtaken for longer
 // than the priorities say.
-func TestRateLimiterTurns(t *testing.T) {
+func TestRateLimiterPriorities(t *testing.T) {
 	t.Run("C076 priority 2 gets half the turns of priority 1", func(t *testing.T) {
 		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(0, local("R", 1)), limits(1, local("R", 1)),
 			limits(2, local("R", 1)), limits(4, local("R", 1))})
@@ -254,7 +254,7 @@ func takeTurns(t *testing.T, groups []*inferencepb.ModelRateLimiter) []int {
 }
 
 // Leave that is given at the moment when nobody waits for it any more goes back.
-func TestRateLimiterLateLeave(t *testing.T) {
+func TestRateLimiterTakesBackLateGrant(t *testing.T) {
 	l := NewLimiter(nil)
 	a, _ := l.Join(limits(1, local("R", 1)), 0)
 	b, _ := l.Join(limits(1, local("R", 1)), 0)

@@ -29,7 +29,7 @@ func (m *meeting) NewInstance(ctx context.Context, p backend.Placement) (backend
 
 // Instances of a backend that allows it are made side by side: each of four waits for the others here. Those of one
 // that does not are made one after the other, in order.
-func TestInstancesAreMade_C066(t *testing.T) {
+func TestInstancesAreCreated_C066(t *testing.T) {
 	t.Run("C066 side by side", func(t *testing.T) {
 		var together sync.WaitGroup
 		together.Add(4)
@@ -83,7 +83,7 @@ func TestInstancesAreMade_C066(t *testing.T) {
 }
 
 // One that fails ends the others' making, what was made is closed, and the error is its own.
-func TestInstanceFailsAmongOthers_C066(t *testing.T) {
+func TestFailedInstanceClosesOthers_C066(t *testing.T) {
 	m := &fake{execute: answer}
 	var before sync.WaitGroup
 	before.Add(2)

@@ -1,7 +1,9 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
@@ -25,18 +27,12 @@ func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32,
 	working := false
 	for gi, g := range groups {
 		p := backend.Placement{
-			Name: g.GetName(), Kind: g.GetKind(), SharedThreads: shared, RateLimiter: g.GetRateLimiter(),
-			Passive:  g.GetPassive(),
+			Name: cmp.Or(g.GetName(), fmt.Sprintf("%s_%d", cfg.GetName(), gi)),
+			Kind: g.GetKind(), SharedThreads: shared, RateLimiter: g.GetRateLimiter(), Passive: g.GetPassive(),
 			Profiles: g.GetProfile(), SecondaryDevices: g.GetSecondaryDevices(),
 		}
-		if p.Name == "" {
-			p.Name = fmt.Sprintf("%s_%d", cfg.GetName(), gi)
-		}
-		count := int(g.GetCount())
-		if count == 0 {
-			count = defaultCount
-		}
-		some, err := placeGroup(cfg, g, p, count, gpus)
+
+		some, err := placeGroup(cfg, g, p, cmp.Or(int(g.GetCount()), defaultCount), gpus)
 		if err != nil {
 			return nil, err
 		}
@@ -68,9 +64,9 @@ func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup,
 		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has unknown kind %v", group,
 			cfg.GetName(), p.Kind)
 	}
-	p.HostPolicy = g.GetHostPolicy()
-	if p.HostPolicy == "" {
-		p.HostPolicy = map[bool]string{true: "model", false: "cpu"}[p.Kind == inferencepb.ModelInstanceGroup_KIND_MODEL]
+	p.HostPolicy = cmp.Or(g.GetHostPolicy(), "cpu")
+	if p.Kind == inferencepb.ModelInstanceGroup_KIND_MODEL {
+		p.HostPolicy = cmp.Or(g.GetHostPolicy(), "model")
 	}
 	for i := range count {
 		p.Name = fmt.Sprintf("%s_%d", group, i)
@@ -86,22 +82,16 @@ func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup
 		return nil, status.Errorf(status.InvalidArg,
 			"instance group %s of model %s has kind KIND_GPU but no GPUs are available", group, cfg.GetName())
 	}
-	there := map[int32]bool{}
-	for _, id := range gpus {
-		there[id] = true
-	}
 	for i := range count {
 		for _, id := range g.GetGpus() {
-			if !there[id] {
+			if !slices.Contains(gpus, id) {
 				return nil, status.Errorf(status.InvalidArg,
 					"instance group %s of model %s specifies invalid or unsupported gpu id %d; the GPUs are %v",
 					group, cfg.GetName(), id, gpus)
 			}
 			p.Device = int(id)
 			p.Name = fmt.Sprintf("%s_%d_gpu%d", group, i, id)
-			if p.HostPolicy = g.GetHostPolicy(); p.HostPolicy == "" {
-				p.HostPolicy = fmt.Sprintf("gpu_%d", id)
-			}
+			p.HostPolicy = cmp.Or(g.GetHostPolicy(), fmt.Sprintf("gpu_%d", id))
 			all = append(all, p)
 		}
 	}

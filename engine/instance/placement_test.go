@@ -73,7 +73,7 @@ func TestPlacements(t *testing.T) {
 }
 
 // What a group says beside its place reaches the backend with each of its instances, and with no other's.
-func TestPlacementsCarryWhatGroupsSay(t *testing.T) {
+func TestPlacementsCarryGroupSettings(t *testing.T) {
 	cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [
   { count: 2 kind: KIND_GPU gpus: 0 profile: [ "1", "3" ] secondary_devices { kind: KIND_NVDLA device_id: 1 }
      rate_limiter { priority: 2 } },

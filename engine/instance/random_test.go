@@ -23,7 +23,7 @@ import (
 // sizes with timeouts and cancellations run, executions and single requests that fail, a backend that forgets or
 // panics, and a close in the middle, in peace or in a hurry. Every caller gets exactly its own rows or one error, every
 // request is counted once, and at the end nothing waits, no instance is open and no resource is held.
-func TestRandomLives(t *testing.T) {
+func TestRandomSetOperations(t *testing.T) {
 	seeds := uint64(1500)
 	if testing.Short() {
 		seeds = 200

@@ -59,7 +59,7 @@ func TestSliceYields(t *testing.T) {
 }
 
 // A goroutine that is locked to its thread is unlocked when nothing else computes, but not between two executions.
-func TestSliceLeavesItsThread(t *testing.T) {
+func TestSliceUnlocksItsThread(t *testing.T) {
 	shared := &Slices{}
 	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
 	defer s.free()
@@ -88,7 +88,7 @@ func TestSliceLeavesItsThread(t *testing.T) {
 
 // A goroutine that was locked to its thread while executions were long is also unlocked if only short batches follow,
 // which use up no slice: a locked goroutine is slower to wake.
-func TestSliceLeavesItsThreadForShortBatches(t *testing.T) {
+func TestSliceUnlocksItsThreadForShortBatches(t *testing.T) {
 	shared := &Slices{}
 	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
 	defer s.free()

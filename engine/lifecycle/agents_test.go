@@ -124,7 +124,7 @@ func TestRepositoryAgents_A079_I024(t *testing.T) {
 }
 
 // An agent puts other files in the place of the repository's, and the agents that the repository names stay in force.
-func TestAnAgentReplacesTheFiles_A080_A083(t *testing.T) {
+func TestAgentReplacesFiles_A080_A083(t *testing.T) {
 	var mu sync.Mutex
 	var heard []string
 	r := newRig(t, func(o *Options) {

@@ -234,7 +234,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 }
 
 // B20: a name in two repositories is served from neither, but what served goes on; with one gone the other serves.
-func TestOneNameInTwoRepositories_A003_B20(t *testing.T) {
+func TestDuplicateNameIsNotServed_A003_B20(t *testing.T) {
 	for _, gone := range []string{"first", "second"} {
 		t.Run(gone+" goes", func(t *testing.T) {
 			second := t.TempDir()
@@ -273,7 +273,7 @@ func TestOneNameInTwoRepositories_A003_B20(t *testing.T) {
 }
 
 // A repository that cannot be read does not keep the others from being followed, and unloads nothing.
-func TestAnUnreadableRepositoryStopsOnlyItself_A060_B16(t *testing.T) {
+func TestUnreadableRepositoryDoesNotAffectOthers_A060_B16(t *testing.T) {
 	second := t.TempDir()
 	r := newRig(t, func(o *Options) { o.Repositories = append(o.Repositories, second) })
 	r.write("here/config.pbtxt", policy("all {}"))
@@ -367,7 +367,7 @@ func TestOverrides_A065_A066(t *testing.T) {
 	r.check("given only in the request", "only", 1)
 }
 
-func TestLoadOfWhatIsNotThereLeavesNoTrace(t *testing.T) {
+func TestLoadOfUnknownModelLeavesNoEntry(t *testing.T) {
 	r := newRig(t, nil)
 	for name, want := range map[string]status.Code{"nope": status.Internal, "../nope": status.InvalidArg,
 		"": status.InvalidArg, "a\x00b": status.InvalidArg, ".hidden": status.InvalidArg} {
@@ -449,7 +449,7 @@ func TestCloseWhileLoading(t *testing.T) {
 	}
 }
 
-func TestAStartIsCancellable(t *testing.T) {
+func TestStartIsCancellable(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.LoadThreads = 2 })
 	started, release := r.blocking()
 	defer release()
@@ -502,7 +502,7 @@ func TestManyClientsLoadAndUnloadOneModel_A070_B21(t *testing.T) {
 }
 
 // B22: many models load at once, no more than the threads allow.
-func TestLoadsAreBounded_A071(t *testing.T) {
+func TestConcurrentLoadsAreLimited_A071(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.LoadThreads = 3 })
 	for i := range 200 {
 		r.write(fmt.Sprintf("m%03d/config.pbtxt", i), policy("all {}"))
@@ -519,7 +519,7 @@ func TestLoadsAreBounded_A071(t *testing.T) {
 
 // The statistics of a version begin anew with a load that follows an unload, as in Triton, also while a request to the
 // old one is at work; a reload keeps them.
-func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
+func TestStatisticsRestartAfterUnload_E031(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
 	r.b.execute = func(context.Context) { started <- struct{}{}; <-gate }
@@ -559,7 +559,7 @@ func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 
 // A model that is forgotten and comes again while old requests drain has statistics of its own, which the old one's end
 // leaves.
-func TestStatisticsOfComingBack(t *testing.T) {
+func TestStatisticsOfRecreatedModel(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
 	r.b.execute = func(context.Context) { started <- struct{}{}; <-gate }
@@ -596,7 +596,7 @@ func TestStatisticsOfComingBack(t *testing.T) {
 }
 
 // A change that waits while its model is forgotten must not end in an entry that nobody knows.
-func TestForgettingBesideLoading(t *testing.T) {
+func TestForgetDuringLoad(t *testing.T) {
 	r := newRig(t, nil)
 	over := &Override{Config: `{"backend":"identity","max_batch_size":4,"input":[{"name":"INPUT0",` +
 		`"data_type":"TYPE_FP32","dims":[4]}],` +
@@ -620,7 +620,7 @@ func TestForgettingBesideLoading(t *testing.T) {
 }
 
 // A change that polling has begun does not bring back what was unloaded by hand before its turn.
-func TestAnUnloadIsNotUndoneByAPollUnderWay(t *testing.T) {
+func TestPollDoesNotUndoUnload(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "")
@@ -633,7 +633,7 @@ func TestAnUnloadIsNotUndoneByAPollUnderWay(t *testing.T) {
 	r.check("after the poll's turn", "m")
 }
 
-func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
+func TestUnfinishedCopyIsNotLoaded_A059_B14(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "half")

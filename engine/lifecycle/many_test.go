@@ -13,7 +13,7 @@ import (
 )
 
 // 200 models at once: so many loads at a time and no more, each is told of, and they can be given up.
-func TestManyModelsAtOnce_B22(t *testing.T) {
+func TestManyConcurrentLoads_B22(t *testing.T) {
 	const models, threads = 200, 3
 	var mu sync.Mutex
 	begun, done := 0, 0
@@ -59,7 +59,7 @@ func TestManyModelsAtOnce_B22(t *testing.T) {
 }
 
 // What is no regular file or cannot be read keeps its model out, and stops neither the poll nor the others.
-func TestOddFiles_B7(t *testing.T) {
+func TestIrregularFilesAreRefused_B7(t *testing.T) {
 	r := newRig(t, nil)
 	for _, name := range []string{"good", "loop", "fifo", "outside"} {
 		r.write(name+"/config.pbtxt", policy("all {}"))
@@ -93,7 +93,7 @@ func TestOddFiles_B7(t *testing.T) {
 }
 
 // A repository that becomes a file unloads nothing; when it is a folder again it is followed again.
-func TestARepositoryBecomesAFile_B16(t *testing.T) {
+func TestRepositoryReplacedByFile_B16(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "")

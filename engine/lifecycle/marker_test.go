@@ -84,7 +84,7 @@ func TestReadyMarker_A059_B14(t *testing.T) {
 }
 
 // A new model whose copy goes on after its marker is in the index with the reason.
-func TestANewModelWaitsForItsMarker_A059_B14(t *testing.T) {
+func TestNewModelWaitsForItsMarker_A059_B14(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/"+repo.ReadyName, "")
 	r.write("m/config.pbtxt", policy("all {}"))

@@ -13,7 +13,7 @@ import (
 )
 
 // A scan that began before a model came must not unload it; one that finds its folder gone must.
-func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
+func TestPollForgetsOnlyMissingModels(t *testing.T) {
 	root := t.TempDir()
 	const config = `backend: "identity" max_batch_size: 4 ` +
 		`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: ` +

@@ -18,7 +18,7 @@ import (
 // Random changes, faults, loads, unloads, polls and closes, with clients all the while. "steady" is changed and broken
 // but never taken away on purpose: no request to it may fail. "wild" gets everything. In the end both are mended, and
 // what is in service must be what the repository says. NEREID_SOAK=1 runs ten times as many.
-func TestRandomLife(t *testing.T) {
+func TestRandomOperations(t *testing.T) {
 	seeds := uint64(60)
 	if os.Getenv("NEREID_SOAK") != "" {
 		seeds *= 10

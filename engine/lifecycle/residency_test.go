@@ -96,7 +96,7 @@ func TestResidencyHitRate(t *testing.T) {
 }
 
 // A GPU's budget is held against what is measured there, not against the size of the files.
-func TestResidencyOfAGPU(t *testing.T) {
+func TestResidencyOfGPUMemory(t *testing.T) {
 	r := twelve(t, func(o *Options) { o.Residency = residency.Budget{GPU: map[int]int64{1: 550}} })
 	r.b.onGPU = 100
 	for i := range 12 {
@@ -149,7 +149,7 @@ func TestResidencyUnderLoad(t *testing.T) {
 }
 
 // Whenever it is looked, what is loaded counts: else another load finds room that is not there.
-func TestWhatIsLoadedCountsAtOnce(t *testing.T) {
+func TestLoadedMemoryCountsImmediately(t *testing.T) {
 	r := twelve(t, nil)
 	looked := 0
 	r.b.sizeNow = func() int64 {
@@ -181,7 +181,7 @@ func TestWhatIsLoadedCountsAtOnce(t *testing.T) {
 
 // A load that turns out larger than its files waits for room, and what it holds counts meanwhile: a third is not let
 // in.
-func TestWhatDoesNotFitYetCounts(t *testing.T) {
+func TestOversizeReservationsCount(t *testing.T) {
 	r := twelve(t, nil)
 	r.load("m0")
 	r.load("m1")
@@ -373,7 +373,7 @@ func TestResidencyRules(t *testing.T) {
 }
 
 // Models leave after a time without requests, but not a pinned one.
-func TestResidencyIdle(t *testing.T) {
+func TestIdleModelsAreEvicted(t *testing.T) {
 	yes := true
 	r := newRig(t, func(o *Options) { o.Residency.Idle = time.Millisecond })
 	for _, name := range []string{"a", "b"} {
@@ -390,7 +390,7 @@ func TestResidencyIdle(t *testing.T) {
 }
 
 // Models that grow as they work leave until the others fit.
-func TestResidencyGrowth(t *testing.T) {
+func TestGrowingModelsCauseEviction(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Residency.Host, o.Residency.Idle = 550, time.Hour })
 	var size atomic.Int64
 	size.Store(50)

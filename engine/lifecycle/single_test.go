@@ -13,7 +13,7 @@ import (
 )
 
 // One version alone is loaded or unloaded, and the others do not notice.
-func TestOneVersionAlone(t *testing.T) {
+func TestLoadAndUnloadOfOneVersion(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("latest { num_versions: 1 }"))
 	for _, v := range []string{"1", "2", "3"} {
@@ -89,7 +89,7 @@ func TestOneVersionAlone(t *testing.T) {
 }
 
 // A version loaded alone does not hide from polling what changed in the others meanwhile.
-func TestAVersionAloneHidesNoChange(t *testing.T) {
+func TestLoadOfOneVersionHidesNoChange(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("specific { versions: [ 1 ] }"))
 	r.write("m/1/file", "")

@@ -147,7 +147,7 @@ func TestLatencies(t *testing.T) {
 }
 
 // A scrape is whole also when a model is unloaded between the two looks at the statistics.
-func TestLatenciesOfAModelThatLeaves(t *testing.T) {
+func TestLatenciesDuringUnload(t *testing.T) {
 	g := detailed(stats.Detail{Summaries: true, Histograms: true})
 	e, err := New(Options{Source: leaving{g}, OmitOwn: true, OmitCPU: true, Proc: procFolder(t)})
 	if err != nil {

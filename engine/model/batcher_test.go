@@ -12,7 +12,7 @@ import (
 )
 
 // A library that Triton would cut the batches with is told of: ignoring it changes no answer, but what a batch holds.
-func TestALibraryForBatchingIsToldOf(t *testing.T) {
+func TestBatchStrategyLibraryIsLogged(t *testing.T) {
 	const text = `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } ` +
 		`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } `
 	for _, tt := range []struct{ name, config, file, want string }{

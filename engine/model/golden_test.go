@@ -103,7 +103,7 @@ func FuzzGolden(f *testing.F) {
 	})
 }
 
-func TestHalves(t *testing.T) {
+func TestHalfPrecisionRoundTrip(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		f := float64(tensor.Float16(uint16(h)))
 		if f != f {

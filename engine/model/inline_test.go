@@ -56,7 +56,7 @@ func TestInlinePolicy(t *testing.T) {
 }
 
 // A model in a process of its own runs a request inline only while it has no other, on goroutines that may wait.
-func TestInlineAlone(t *testing.T) {
+func TestInlineWithoutOtherRequests(t *testing.T) {
 	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
 		`dims: 1 } max_batch_size: 8 `
 	m := serve(t, spec(config(t, io), t.TempDir(), builtin.Identity()))

@@ -262,7 +262,7 @@ func TestWarmupSamples_C082(t *testing.T) {
 	}
 }
 
-func TestAFailedWarmupServesNothing(t *testing.T) {
+func TestFailedWarmupFailsTheLoad(t *testing.T) {
 	rec := record()
 	rec.fail = status.New(status.Internal, "too cold")
 	_, err := Load(t.Context(), spec(config(t, identity("TYPE_UINT8", "[ 1 ]",
@@ -456,7 +456,7 @@ func TestBuiltinDecoupledBackendsServeOneResponse(t *testing.T) {
 	}
 }
 
-func TestReasonsOfFailures(t *testing.T) {
+func TestFailureReasons(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fail   error

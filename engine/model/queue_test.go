@@ -112,7 +112,7 @@ func TestRefusedRequestsAreCounted(t *testing.T) {
 }
 
 // A thousand clients with requests of mixed sizes: every reply has its own request's values.
-func TestStorm(t *testing.T) {
+func TestConcurrentRequestsGetTheirOwnRows(t *testing.T) {
 	for _, tt := range []struct{ name, batching string }{
 		{"E5 plain", ``},
 		{"E5 delay and preferred sizes", `preferred_batch_size: 3 max_queue_delay_microseconds: 300`},

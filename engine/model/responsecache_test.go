@@ -80,7 +80,7 @@ func TestResponseCache_C078(t *testing.T) {
 }
 
 // A version that is loaded again does not get the answers of the one before: its files may have changed.
-func TestAnotherLoadHasAnotherCache(t *testing.T) {
+func TestReloadDoesNotReuseCachedResponses(t *testing.T) {
 	c, err := cache.New(1 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestAnotherLoadHasAnotherCache(t *testing.T) {
 	}
 }
 
-func TestFailuresAreNotKept(t *testing.T) {
+func TestErrorResponsesAreNotCached(t *testing.T) {
 	m, rec, c := cachedModel(t, cachedIdentity, 1<<20)
 	rec.fail = status.New(status.Internal, "no")
 	r := request(int32Input(7))

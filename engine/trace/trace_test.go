@@ -172,7 +172,7 @@ func TestTimestamps(t *testing.T) {
 	})
 }
 
-func TestChildren(t *testing.T) {
+func TestEnsembleTracesHaveParents(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
 	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
 	root := tr.Sample("ensemble", Parent{})
@@ -257,7 +257,7 @@ func TestTensors_E040(t *testing.T) {
 	}
 }
 
-func TestTensorsAreBounded(t *testing.T) {
+func TestCopiedTensorsAreLimited(t *testing.T) {
 	tr := open(t, Settings{Level: Tensors, Rate: 1, Count: -1, File: filepath.Join(t.TempDir(), "t"), Mode: ModeTriton},
 		Telemetry{})
 	trace := tr.Sample("m", Parent{})
@@ -346,7 +346,7 @@ func TestFiles_E038(t *testing.T) {
 }
 
 // The file is whole JSON while traces are being added.
-func TestFileIsAlwaysWhole(t *testing.T) {
+func TestTraceFileIsAlwaysValidJSON(t *testing.T) {
 	w := writer{log: slog.New(slog.DiscardHandler), file: filepath.Join(t.TempDir(), "t"),
 		groups: map[*setting]*array{}}
 	s := newSetting(Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeTriton})
@@ -617,7 +617,7 @@ func busy(t *testing.T, tr *Tracer, activities ...string) {
 	trace.End()
 }
 
-func TestActivitiesInAFile(t *testing.T) {
+func TestActivitiesInFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t")
 	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
 	busy(t, tr, "TOKENIZE_START", "a \"b\"", "TOKENIZE_END")
