@@ -129,7 +129,8 @@ def versions(s):
 
 def routing(s):
     """Asks for a missing version, an excluded version, an unloaded version, and a model without versions."""
-    s.do("load_model", s.name).do("unload_model", s.name).settle().route("", "2", "9").do("load_model", s.name).route("", "5", "2", "1", "9")
+    s.do("load_model", s.name).do("unload_model", s.name).settle().route("", "2", "9")
+    s.do("load_model", s.name).route("", "5", "2", "1", "9")
     c = json.loads(config(s.name, batch=8))
     s.do("load_model", s.name,
          config=json.dumps({**c, "version_policy": {"specific": {"versions": [2]}}})).settle().route("", "5", "2", "9")
@@ -163,8 +164,8 @@ def infer_after_unload(s):
     i.set_data_from_numpy(x)
     s.do("load_model", s.name)
     assert s.client.infer(s.name, [i]).as_numpy("OUTPUT0").tolist() == x.tolist()
-    s.do("unload_model", s.name).settle().do("infer", s.name, [i]).do("get_model_metadata",
-                                                                      s.name).do("get_model_config", s.name)
+    s.do("unload_model", s.name).settle().do("infer", s.name, [i])
+    s.do("get_model_metadata", s.name).do("get_model_config", s.name)
 
 
 steps("control", "load-and-unload", "identity_FP32", load_and_unload)

@@ -233,7 +233,9 @@ text("edge_faults", "half a surrogate pair", one(r'"\udc00"', "BYTES"), "identit
      ours=error(400, "failed to parse the request JSON buffer: The surrogate pair in string is invalid. at 68"))
 for id, shape in (("[16]", [16]), ("[16,1]", [16, 1]), ("[1,16,1]", [1, 16, 1]), ("[2,8]", [2, 8])):
     text("edge_faults", "shape " + id, one(row, "FP32", shape), "plain")
-text("edge_faults", "batches differ and are too large", '{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[16],"data":[%s]},{"name":"INPUT1","datatype":"INT32","shape":[1,16],"data":[%s]}]}' % (row, row), fold=any_input)
+text("edge_faults", "batches differ and are too large",
+     '{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[16],"data":[%s]},'
+     '{"name":"INPUT1","datatype":"INT32","shape":[1,16],"data":[%s]}]}' % (row, row), fold=any_input)
 for id, parameters in (("sequence_id -1", '{"sequence_id":-1}'), ("sequence_id 1.5", '{"sequence_id":1.5}'),
                        ("sequence_id true", '{"sequence_id":true}'),
                        ("sequence_start 1", '{"sequence_start":1}'), ("priority -1", '{"priority":-1}'),
@@ -245,8 +247,9 @@ for id, parameters in (("sequence_id -1", '{"sequence_id":-1}'), ("sequence_id 1
 for value in ("{}", "null"):
     text("edge_faults", f"parameter {value}", one(row, "FP32", [1, 16], ',"parameters":{"x":%s}' % value), "plain")
 for value in ("-1", '"2"', "2.0"):
-    text("edge_faults", f"classification {value}", one(row, "FP32", [1, 16],
-                                                       ',"outputs":[{"name":"OUTPUT0","parameters":{"classification":%s}}]' % value), "plain", deviation="DV02", ours=status(400))
+    outputs = ',"outputs":[{"name":"OUTPUT0","parameters":{"classification":%s}}]' % value
+    text("edge_faults", f"classification {value}", one(row, "FP32", [1, 16], outputs), "plain", deviation="DV02",
+         ours=status(400))
 for body in ("[]", "", '{"INPUT0":1.5}', '{"INPUT0":"5"}', '{"INPUT0":9223372036854775808}'):
     for route in ("generate", "generate_stream"):
         text("edge_faults", f"{route} {body}", body, "identity_INT64", route, deviation="DV02" if body else "DV01",
@@ -481,7 +484,8 @@ def of_version(version):
 for version in ("", "1", "01", "+1", "0", "-1", "9", "99999999999999999999", "abc"):
     add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q))
 for version in ("1x", " 1", "1 "):
-    text = f"failed to get model version from specified version string '{version}' (details: stol), version should be an integral value > 0"
+    text = (f"failed to get model version from specified version string '{version}' (details: stol), "
+            "version should be an integral value > 0")
     add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q),
         "DV69", refused(text))
 for size in (1000, 7000):  # above its soft limit of 8192 bytes gRPC rejects at random

@@ -167,11 +167,9 @@ for t, way in itertools.product(TYPES, ["http", "grpc"]):
     if t not in ("BF16",):
         add("python_types", f"python/{t}/{way}-empty", lambda s, t=t, way=way,
             x=x[:0]: ask(s, way, Call("py_type_" + t, [("INPUT0", t, x)])))
-add("python_types", "python/BYTES/large", lambda s: ask(s, "http",
-                                                        Call("py_type_BYTES",
-                                                             [("INPUT0", "BYTES",
-                                                               np.array([bytes([i]) * 5000 for i in range(40)],
-                                                                        np.object_))])))
+large = np.array([bytes([i]) * 5000 for i in range(40)], np.object_)
+add("python_types", "python/BYTES/large",
+    lambda s, x=large: ask(s, "http", Call("py_type_BYTES", [("INPUT0", "BYTES", x)])))
 add("python_types", "python/FP32/large",
     lambda s: ask(s, "grpc", Call("py_type_FP32", [("INPUT0", "FP32", np.arange(300000, dtype=np.float32))])))
 

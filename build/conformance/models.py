@@ -244,9 +244,8 @@ def write_cases(repo):
     write_builtin(repo, "matrix", "identity", same, [("INPUT0", "FP64", [-1, -1])], [("OUTPUT0", "FP64", [-1, -1])])
     row = [("INPUT0", "FP32", [16])], [("OUTPUT0", "FP32", [16])]
     write_builtin(repo, "plain", "identity", same, *row, config="max_batch_size: 8\n")
-    write_builtin(repo, "batched", "identity", same, *row, config="max_batch_size: 8\ndynamic_batching { "
-                                                                  "preferred_batch_size: [ 4, 8 ] "
-                                                                  "max_queue_delay_microseconds: 100 }\n")
+    batching = "dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }\n"
+    write_builtin(repo, "batched", "identity", same, *row, config="max_batch_size: 8\n" + batching)
     write_builtin(repo, "versions", "identity", same, *row,
                   config="max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n", versions=(1, 2, 5))
     slow = "    def execute(self, requests):\n        import time\n        time.sleep(0.5)\n" + same.split("\n", 1)[1]

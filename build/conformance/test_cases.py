@@ -16,6 +16,7 @@ from cases import GROUPS, RECORD
 from harness import REFERENCE, Server
 
 AGAIN = 3
+RECORD_AGAIN = "run make conformance-reference RECORD=1"
 RECORDING = os.environ.get("REFERENCE") == "record"
 
 
@@ -50,7 +51,7 @@ class Reference:
         if RECORDING:
             self.fresh[case.id] = got
             return
-        assert case.id in self.answers, f"{case.id} has no answer of a real Triton; run make conformance-reference RECORD=1"
+        assert case.id in self.answers, f"{case.id} has no answer of a real Triton; {RECORD_AGAIN}"
         triton = self.answers[case.id]
         if REFERENCE or not case.deviation:
             assert got == triton
@@ -240,7 +241,9 @@ def test_A049_B013_B014_B064_load_and_unload(controlled, reference, case):
 
 
 @group("python_lab")
-def test_D022_D025_D026_D027_D028_D029_D031_D032_D034_D036_D037_D038_D040_D041_D044_D047_D048_I018_the_module(python_models, reference, case):
+def test_D022_D025_D026_D027_D028_D029_D031_D032_D034_D036_D037_D038_D040_D041_D044_D047_D048_I018_the_module(
+    python_models, reference, case
+):
     reference.ask(case, python_models)
 
 
@@ -274,4 +277,5 @@ def test_the_table_is_large_and_its_ids_are_unique():
     assert len(ids) == len(set(ids)), [i for i in ids if ids.count(i) > 1]
     assert len(ids) >= 250
     if not RECORDING:
-        assert sorted(json.loads(RECORD.read_text())) == sorted(ids), "reference.json does not match this table; run make conformance-reference RECORD=1"
+        known = sorted(json.loads(RECORD.read_text()))
+        assert known == sorted(ids), f"reference.json does not match this table; {RECORD_AGAIN}"

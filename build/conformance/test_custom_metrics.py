@@ -19,7 +19,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         self.seen.increment(len(requests))
-        return [pb.InferenceResponse([pb.Tensor("OUT", pb.get_input_tensor_by_name(r, "IN").as_numpy())]) for r in requests]
+        inputs = [pb.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("OUT", x)]) for x in inputs]
 '''
 
 CONFIG = '''backend: "python"

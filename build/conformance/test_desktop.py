@@ -263,7 +263,8 @@ def test_autostart_writes_a_desktop_entry(tmp_path, display):
         assert (now["autostart"], now["autostartPath"], now["autostartWhyNot"]) == (False, str(entry), "")
         assert settings(w, autostart=True)["autostart"]
         text = entry.read_text()
-        assert f'"{os.path.realpath(DESKTOP)}" "--model-repository={tmp_path / "models"}"' in text and f"\nPath={os.getcwd()}\n" in text, text
+        assert f'"{os.path.realpath(DESKTOP)}" "--model-repository={tmp_path / "models"}"' in text, text
+        assert f"\nPath={os.getcwd()}\n" in text, text
         assert not settings(w, autostart=False)["autostart"] and not entry.exists()
         w.process.terminate()
         assert w.end() == 0, w.log()

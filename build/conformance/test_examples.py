@@ -163,7 +163,8 @@ def test_F046_simple_string_infer(examples, protocol):
         check_simple(client.infer("simple_string", inputs, outputs=outputs), a, b)
         wide = module.InferInput("INPUT0", [1, 3], "BYTES")
         wide.set_data_from_numpy(np.array([["", "a\x00b", "日本".encode()]], dtype=np.object_))
-        assert client.infer("simple_identity", [wide]).as_numpy("OUTPUT0").tolist() == [[b"", b"a\x00b", "日本".encode()]]
+        got = client.infer("simple_identity", [wide]).as_numpy("OUTPUT0")
+        assert got.tolist() == [[b"", b"a\x00b", "日本".encode()]]
 
 
 def test_F046_simple_async_infer(examples, protocol):
@@ -450,7 +451,8 @@ def test_F046_grpc_client_and_explicit_contents(examples):
     """Each call of the generated stub, and the three ways to send a tensor."""
     with grpc.insecure_channel(examples.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        assert stub.ServerLive(service_pb2.ServerLiveRequest()).live and stub.ServerReady(service_pb2.ServerReadyRequest()).ready
+        assert stub.ServerLive(service_pb2.ServerLiveRequest()).live
+        assert stub.ServerReady(service_pb2.ServerReadyRequest()).ready
         assert stub.ModelReady(service_pb2.ModelReadyRequest(name="simple", version="")).ready
         assert stub.ServerMetadata(service_pb2.ServerMetadataRequest()).version == "2.51.0"
         assert stub.ModelMetadata(service_pb2.ModelMetadataRequest(name="simple", version="1")).name == "simple"
@@ -531,10 +533,10 @@ class Record(dict):
 def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
     """Three pictures in batches of two, with a padded last batch. Each gets its two best classes."""
     module = module_of(protocol)
-    with module.InferenceServerClient(getattr(examples, protocol), **({"concurrency": 2} if protocol == "http"
-                                                                      and mode == "async" else {})) as client:
-        metadata, config = client.get_model_metadata(model_name=model,
-                                                     model_version=""), client.get_model_config(model_name=model, model_version="")
+    more = {"concurrency": 2} if protocol == "http" and mode == "async" else {}
+    with module.InferenceServerClient(getattr(examples, protocol), **more) as client:
+        metadata = client.get_model_metadata(model_name=model, model_version="")
+        config = client.get_model_config(model_name=model, model_version="")
         if protocol == "http":
             metadata, config = Record(metadata), Record(config)
             config["input"][0]["format"] = getattr(mc.ModelInput, config["input"][0]["format"])

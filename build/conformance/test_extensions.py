@@ -106,8 +106,8 @@ def test_B012_events_of_infer(server):
     with requests.post(url(server, "/v2/models/repeat/infer"), json=body, headers={"Accept": "text/event-stream"},
                        stream=True, timeout=60) as r:
         got = list(events(r))
-    assert [(e["id"], {o["name"]: o["data"] for o in e["outputs"]})
-            for e in got] == [("e", {"OUT": [4], "IDX": [0]}), ("e", {"OUT": [5], "IDX": [1]})]
+    answers = [(e["id"], {o["name"]: o["data"] for o in e["outputs"]}) for e in got]
+    assert answers == [("e", {"OUT": [4], "IDX": [0]}), ("e", {"OUT": [5], "IDX": [1]})]
     assert requests.post(url(server, "/v2/models/repeat/infer"), json=body, timeout=60).status_code == 501
 
 

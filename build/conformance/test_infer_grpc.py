@@ -38,8 +38,8 @@ def values(response, index=0, dtype="<i4"):
 def test_B060_raw_contents(stub):
     r = stub.ModelInfer(sums(id="7"))
     assert (r.model_name, r.model_version, r.id) == ("sums", "1", "7")
-    assert [(o.name, o.datatype, list(o.shape)) for o in r.outputs] == [("OUTPUT0", "INT32", [1, 16]),
-                                                                        ("OUTPUT1", "INT32", [1, 16])]
+    got = [(o.name, o.datatype, list(o.shape)) for o in r.outputs]
+    assert got == [("OUTPUT0", "INT32", [1, 16]), ("OUTPUT1", "INT32", [1, 16])]
     assert values(r) == (2 * ROW).tolist() and values(r, 1) == [0] * 16
 
 

@@ -56,7 +56,8 @@ def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
             left = [p for p in (work / "data").rglob("*")]
             assert left, "the server wrote nothing, so the check is meaningless"
             for p in [work / "data", *left]:
-                assert stat.S_IMODE(p.lstat().st_mode) & 0o077 == 0 or p == work / "data" and not p.stat().st_mode & 0o022, f"{p} is open to other users"
+                private = stat.S_IMODE(p.lstat().st_mode) & 0o077 == 0
+                assert private or p == work / "data" and not p.stat().st_mode & 0o022, f"{p} is open to other users"
     finally:
         for path in [repo, *repo.rglob("*")]:
             if path.is_dir():
@@ -71,7 +72,8 @@ def test_B7_an_unreadable_folder_only_affects_its_model(folder):
     program.chmod(0o555)
     for name, closed in {"folder": "", "version": "1", "file": "config.pbtxt"}.items():
         shutil.copytree(repo / "sums", repo / name)
-        (repo / name / "config.pbtxt").write_text((repo / name / "config.pbtxt").read_text().replace('name: "sums"', ""))
+        config = repo / name / "config.pbtxt"
+        config.write_text(config.read_text().replace('name: "sums"', ""))
         (repo / name / closed).chmod(0)
     (work / "data").mkdir(parents=True)
     os.chown(work / "data", NOBODY, NOBODY)
@@ -82,10 +84,12 @@ def test_B7_an_unreadable_folder_only_affects_its_model(folder):
                     command=[*drop, str(program), "serve"]) as s:
             index = {row["name"]: row for row in s.post("/v2/repository/index").json}
             for name in "folder", "version", "file":
-                assert index[name]["state"] == "UNAVAILABLE" and "permission denied" in index[name]["reason"], index[name]
+                row = index[name]
+                assert row["state"] == "UNAVAILABLE" and "permission denied" in row["reason"], row
             assert s.state("sums") == "READY"
             shutil.copytree(repo / "sums", repo / "late")
-            (repo / "late/config.pbtxt").write_text((repo / "late/config.pbtxt").read_text().replace('name: "sums"', ""))
+            config = repo / "late/config.pbtxt"
+            config.write_text(config.read_text().replace('name: "sums"', ""))
             until(lambda: s.state("late") == "READY", 60, "polling stopped", s.log)
             (repo / "folder").chmod(0o755)
             until(lambda: s.state("folder") == "READY", 60, "the folder is readable now, but its model is not served",

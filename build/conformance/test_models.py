@@ -251,7 +251,8 @@ def test_C073_no_gpu(tmp_path):
 
 def test_F047_json_in_common_formats(server):
     """curl's default content type, spaces and line ends, and integers in place of floats."""
-    body = b'{\n  "inputs" : [ { "name":"INPUT0", "shape":[1,16],\r\n "datatype":"FP32", "data":[ [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16] ] } ]\n}\n'
+    body = (b'{\n  "inputs" : [ { "name":"INPUT0", "shape":[1,16],\r\n "datatype":"FP32", '
+            b'"data":[ [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16] ] } ]\n}\n')
     a = server.request("POST", "/v2/models/plain/versions/1/infer", body,
                        {"Content-Type": "application/x-www-form-urlencoded"})
     assert a.status == 200 and a.json["outputs"][0]["data"] == [float(i) for i in range(1, 17)]

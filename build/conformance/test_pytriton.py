@@ -13,9 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="PyTriton is not installed; make bench sets it up"),
 ]
 
-# Each kind of client runs in a separate process. The threads of FuturesModelClient share an object that is not
-# thread-safe:
-# sometimes one reads another's bytes and fails with RACE, with a real Triton too. Such a run is repeated.
+# Each kind of client runs in a separate process. The threads of FuturesModelClient share an object that is not safe for
+# concurrent use: sometimes one reads another's bytes and fails with RACE, with a real Triton too. Such a run is repeated.
 RACE = "Expected HTTP/, RTSP/ or ICE/"
 SCRIPT = """
 import asyncio, json, sys
@@ -52,7 +51,8 @@ elif kind == "asyncio":
     out["samples"] = asyncio.run(run())
 elif kind == "decoupled":
     with DecoupledModelClient(url, "repeat") as c:
-        out["samples"] = [plain(p) for p in c.infer_sample(np.array([4, 5], np.int32), np.zeros(2, np.uint32), np.zeros(1, np.uint32))]
+        parts = c.infer_sample(np.array([4, 5], np.int32), np.zeros(2, np.uint32), np.zeros(1, np.uint32))
+        out["samples"] = [plain(p) for p in parts]
 print("\\n" + json.dumps(out))
 """
 A = list(range(16))

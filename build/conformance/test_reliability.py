@@ -90,7 +90,8 @@ sequence_batching { control_input { name: "ID" control { kind: CONTROL_SEQUENCE_
 
 
 ECHO = """    def execute(self, requests):
-        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())]) for r in requests]
+        inputs = [pb.get_input_tensor_by_name(r, "INPUT0").as_numpy() for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", x)]) for x in inputs]
 """
 
 

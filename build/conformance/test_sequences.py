@@ -174,7 +174,8 @@ def test_C033_batch_size(client):
     c, module = client
     i = module.InferInput("INPUT", [2, 1], "INT32")
     i.set_data_from_numpy(np.zeros((2, 1), dtype=np.int32))
-    text = "inference request to model 'simple_sequence' must specify batch-size 1 due to requirements of sequence batcher"
+    text = ("inference request to model 'simple_sequence' must specify batch-size 1 "
+            "due to requirements of sequence batcher")
     with pytest.raises(InferenceServerException, match=text):
         c.infer("simple_sequence", [i], sequence_id=9, sequence_start=True)
 
@@ -216,5 +217,5 @@ def test_configuration_and_metadata_hide_the_controls(sequences):
     assert config["max_sequence_idle_microseconds"] == 60000000
     assert [c["name"] for c in config["control_input"]] == ["START", "READY"]
     metadata = sequences.get("/v2/models/simple_sequence").json
-    assert [i["name"] for i in metadata["inputs"]] == ["INPUT"] and [o["name"]
-                                                                     for o in metadata["outputs"]] == ["OUTPUT"]
+    assert [i["name"] for i in metadata["inputs"]] == ["INPUT"]
+    assert [o["name"] for o in metadata["outputs"]] == ["OUTPUT"]

@@ -118,8 +118,9 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
         begin = time.monotonic()
         try:
             # On a busy machine reloads take longer: the loop then continues until there were enough.
-            while time.monotonic() - begin < seconds or (reloads <= seconds
-                                                         or not copies) and time.monotonic() - begin < seconds + 200:
+            while time.monotonic() - begin < seconds or (
+                (reloads <= seconds or not copies) and time.monotonic() - begin < seconds + 200
+            ):
                 bad = reloads % 2 == 1
                 with open(str(config) + ".tmp", "w") as f:
                     f.write("broken: true\n" if bad else good + f"# {reloads}\n")

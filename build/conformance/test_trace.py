@@ -348,7 +348,8 @@ def test_E043_activities_of_the_identity_backend(tmp_path):
         single,
         "CUSTOM_ACTIVITY4_START", "CUSTOM_ACTIVITY5_START", *(f"CUSTOM_ACTIVITY{i}_END" for i in range(5, -1, -1)),
     ]
-    assert names.index("REQUEST_START") < names.index(custom[0]) and names.index(custom[-1]) < names.index("REQUEST_END")
+    assert names.index("REQUEST_START") < names.index(custom[0])
+    assert names.index(custom[-1]) < names.index("REQUEST_END")
 
 
 @writes_late
@@ -418,4 +419,5 @@ def test_D043_bls_calls_are_part_of_the_trace(tmp_path):
     assert child["parent_id"] == parent and child["request_id"] in ("traced", ""), child
     for start, end in SPANS:
         assert child["at"][start] <= child["at"][end]
-    assert mine["at"]["COMPUTE_START"] <= child["at"]["REQUEST_START"] <= child["at"]["REQUEST_END"] <= mine["at"]["COMPUTE_END"]
+    outer, inner = mine["at"], child["at"]
+    assert outer["COMPUTE_START"] <= inner["REQUEST_START"] <= inner["REQUEST_END"] <= outer["COMPUTE_END"]

@@ -57,7 +57,8 @@ def abandon(server, name):
     host, port = server.http.rsplit(":", 1)
     text = json.dumps(body(1)).encode()
     with socket.create_connection((host, int(port))) as s:
-        s.sendall(b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s" % (name.encode(), server.http.encode(), len(text), text))
+        head = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: {server.http}\r\nContent-Length: {len(text)}\r\n\r\n"
+        s.sendall(head.encode() + text)
         time.sleep(0.002)
 
 

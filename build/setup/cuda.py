@@ -54,8 +54,8 @@ static const char names[] = NAMES;
 
 __attribute__((visibility("hidden"))) int cuInit(unsigned flags) { (void)flags; return 0; }
 
-/* Loads the driver and initializes it. Returns 0, a CUDA error, or -1 and *why if the library cannot be loaded. Not safe for
-   concurrent use. A second call repeats all steps. */
+/* Loads the driver and initializes it. Returns 0, a CUDA error, or -1 and *why if the library cannot be loaded.
+   Not safe for concurrent use. A second call repeats all steps. */
 __attribute__((visibility("hidden"))) int nereid_cuda_open(const char **why) {
 	*why = NULL;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -154,7 +154,8 @@ def variables(include: pathlib.Path, lib: pathlib.Path) -> str:
     are used."""
     if any(os.path.exists(d + "/cuda.h")
            for d in THEIR_INCLUDES) or any(os.path.exists(d + "/libcuda.so") for d in THEIR_LIBRARIES):
-        return f'export CGO_CFLAGS="${{CGO_CFLAGS:--O2 -g}} -I{include}" CGO_LDFLAGS="${{CGO_LDFLAGS:--O2 -g}} -L{lib}"\n'
+        cflags, ldflags = f"${{CGO_CFLAGS:--O2 -g}} -I{include}", f"${{CGO_LDFLAGS:--O2 -g}} -L{lib}"
+        return f'export CGO_CFLAGS="{cflags}" CGO_LDFLAGS="{ldflags}"\n'
     return f'export CPATH="{include}${{CPATH:+:$CPATH}}" LIBRARY_PATH="{lib}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"\n'
 
 
