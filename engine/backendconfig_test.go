@@ -11,7 +11,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// named is the identity backend by another name, which tells the signature of its models.
+// named is the identity backend with another name; it returns signatures of its models.
 type named struct {
 	backend.Backend
 	name string
@@ -26,7 +26,7 @@ func (n named) Signature(context.Context, backend.Spec) (*modelconfig.Signature,
 	return &modelconfig.Signature{Backend: n.name, Inputs: []modelconfig.IO{io}, Outputs: []modelconfig.IO{out}}, nil
 }
 
-// default-max-batch-size of a backend goes before that of all; a configuration before both.
+// default-max-batch-size of a backend takes precedence over that of all backends, and a configuration over both.
 func TestDefaultMaxBatchSizes_D002_I022(t *testing.T) {
 	root := t.TempDir()
 	for name, cfg := range map[string]string{"l": `backend: "left"`, "r": `backend: "right"`,

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/status"
 )
 
-// picky is the identity backend, but it refuses version folders that hold a file named broken.
+// picky is the identity backend, but it fails to load version folders that contain a file named broken.
 type picky struct{ backend.Backend }
 
 func (p picky) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
@@ -70,7 +70,7 @@ func TestBrokenVersionLeavesOldInService(t *testing.T) {
 	}
 	c.until(t, "mending it heals without a restart", func() bool { return serves(2) && !serves(1) })
 
-	// The file of the version in service breaks: it goes on, and says why.
+	// The file of the version in service breaks: the version stays in service, and the index has the reason.
 	write(t, root+"/id/2/broken", "")
 	c.until(t, "the failed reload shows",
 		func() bool { return reason("2", "the version loaded before goes on serving") })

@@ -43,7 +43,7 @@ func repository(t testing.TB) string {
 	return root
 }
 
-// changes tells a test of every change of state.
+// changes notifies a test of every change of state.
 type changes struct {
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -63,7 +63,7 @@ func (c *changes) note() {
 	c.cond.Broadcast()
 }
 
-// until waits for changes until ok.
+// until waits until ok returns true; it checks after each change.
 func (c *changes) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	stop := time.AfterFunc(30*time.Second, c.note)
@@ -259,7 +259,7 @@ func TestPollFollowsTheRepository_I005(t *testing.T) {
 	c.until(t, "the model is forgotten", func() bool { _, ok := e.Model("id"); return !ok })
 }
 
-// Requests run through many reloads: none fails, none gets another's rows.
+// During many reloads no request fails, and each gets its own rows.
 func TestReloadUnderLoadLosesNoRequest(t *testing.T) {
 	root := repository(t)
 	e := start(t, engine.Options{

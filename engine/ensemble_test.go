@@ -207,7 +207,7 @@ func TestEnsemble(t *testing.T) {
 			}
 		}
 	})
-	t.Run("E041 the steps' traces name the ensemble's as their parent", func(t *testing.T) {
+	t.Run("E041 the traces of the steps have that of the ensemble as their parent", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "trace.json")
 		tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1,
 			File: file, Mode: trace.ModeTriton}})
@@ -278,7 +278,7 @@ func TestEnsemble(t *testing.T) {
 			t.Fatalf("%v, %v; want twice the input", outs, err)
 		}
 	})
-	t.Run("C048 each response of a decoupled step goes through what follows, in order", func(t *testing.T) {
+	t.Run("C048 the following steps run for each response of a decoupled step, in order", func(t *testing.T) {
 		r := n(40)
 		defer r.Release()
 		r.ModelName = "stream"
@@ -292,7 +292,7 @@ func TestEnsemble(t *testing.T) {
 			}
 		}
 	})
-	t.Run("C048 no response of a decoupled step is none of the ensemble", func(t *testing.T) {
+	t.Run("C048 a decoupled step without responses gives the ensemble none", func(t *testing.T) {
 		r := n(0)
 		defer r.Release()
 		r.ModelName = "stream"
@@ -317,7 +317,7 @@ func TestEnsemble(t *testing.T) {
 			r.Release()
 		}
 	})
-	t.Run("C045 what a request says beside its inputs goes to every step; the reply carries the sequence",
+	t.Run("C045 every step gets the parameters of the request; the response has the sequence parameters",
 		func(t *testing.T) {
 			r := diamond("diamond", 1, "A", "B")
 			defer r.Release()
@@ -352,7 +352,7 @@ func TestEnsemble(t *testing.T) {
 	})
 }
 
-// optionalConfig gives INPUT0 and INPUT1 back, each of which may be left out.
+// optionalConfig returns INPUT0 and INPUT1, both of which are optional.
 const optionalConfig = `backend: "identity"
 max_batch_size: 8
 input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 optional: true }
@@ -382,7 +382,7 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 	root := t.TempDir()
 	for name, cfg := range map[string]string{
 		"both": optionalConfig, "word": wordConfig, "optional": optionalEnsemble,
-		// A model whose input is needed cannot have one that may be left out.
+		// A required input of a model cannot be an optional tensor of the ensemble.
 		"strict": strings.Replace(optionalEnsemble, `model_name: "both" model_version: -1 input_map`,
 			`model_name: "word" model_version: -1 input_map`, 1),
 	} {
@@ -403,9 +403,9 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 		err     string
 	}{
 		{name: "C047 both given", inputs: []string{"A", "B"}, want: "X 100, Y 200"},
-		{name: "C047 B left out, and what comes of it not asked for", inputs: []string{"A"}, outputs: []string{"X"},
+		{name: "C047 without B; the output that needs it is not requested", inputs: []string{"A"}, outputs: []string{"X"},
 			want: "X 100"},
-		{name: "C047 B left out, and what comes of it asked for", inputs: []string{"A"}, outputs: []string{"Y"},
+		{name: "C047 without B; the output that needs it is requested", inputs: []string{"A"}, outputs: []string{"Y"},
 			err: "at least one output is not set"},
 		{name: "C047 B alone", inputs: []string{"B"}, outputs: []string{"Y"}, err: "at least one output is not set"},
 	} {
@@ -434,7 +434,7 @@ func TestEnsembleStatistics(t *testing.T) {
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{ensembles(t)}},
 	})
-	t.Run("C046 the ensemble and its steps count on their own", func(t *testing.T) {
+	t.Run("C046 the ensemble and its steps have separate statistics", func(t *testing.T) {
 		for range 3 {
 			r := diamond("diamond", 2, "A", "B")
 			if _, err := all(t, e, r); err != nil {
@@ -466,7 +466,7 @@ func TestEnsembleUnderLoad_I010(t *testing.T) {
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
 		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
 	})
-	t.Run("C049 every caller gets its own rows, beside cancellations and reloads of a step", func(t *testing.T) {
+	t.Run("C049 every caller gets its own rows during cancellations and reloads of a step", func(t *testing.T) {
 		var wg sync.WaitGroup
 		for c := range 16 {
 			wg.Go(func() {
@@ -655,7 +655,7 @@ func TestEnsembleFollowsItsSteps_I010(t *testing.T) {
 		if err := load("diamond"); err != nil {
 			t.Fatal(err)
 		}
-		ready("diamond", false) // it does not fit any more
+		ready("diamond", false) // a step no longer fits
 		write(t, root+"/word/config.pbtxt", wordConfig)
 		if err := load("diamond"); err != nil {
 			t.Fatal(err)

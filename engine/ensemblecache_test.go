@@ -65,9 +65,9 @@ func over(part, more string) string {
 		`" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }`
 }
 
-// An ensemble's answers are kept where it asks for that: a hit runs no step, whether the steps' models keep theirs or
-// not. A model of a step that is loaded again makes what is over it forget, through ensembles of ensembles too, before
-// its load returns.
+// The responses of an ensemble are cached if its configuration asks for that. A hit runs no step, whether or not the
+// models of the steps have a cache. A reload of a step's model drops the cached responses of all ensembles above it
+// before the load returns.
 func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	const on = `response_cache { enable: true }`
 	root := t.TempDir()
@@ -118,7 +118,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("C050 not over what cannot be kept", func(t *testing.T) {
+	t.Run("C050 refused if the responses of a step cannot be cached", func(t *testing.T) {
 		failed := errors.Join(e.StartFailures()...)
 		for _, want := range []string{
 			"the response cache cannot serve ensemble 'over_stream': model 'stream' is decoupled",
@@ -166,7 +166,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 			}
 		}
 	})
-	t.Run("C050 under load no answer is older than the last load", func(t *testing.T) {
+	t.Run("C050 under load no response is older than the last load", func(t *testing.T) {
 		var least atomic.Int32
 		least.Store(20)
 		stop := make(chan struct{})

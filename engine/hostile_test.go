@@ -15,8 +15,7 @@ import (
 	"nereid/engine/status"
 )
 
-// TestInvalidFoldersAreRefused puts what no model folder should have beside a model that serves: the one is refused with the
-// reason, the other serves on, and polling goes on.
+// A model folder with invalid content is refused with the reason. Another model stays in service, and polling goes on.
 func TestInvalidFoldersAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -93,7 +92,7 @@ func TestInvalidFoldersAreRefused(t *testing.T) {
 	}
 }
 
-// TestInvalidNamesAreRefused asks for what is no model's name: nothing is touched.
+// Requests for invalid model names are refused, and change nothing.
 func TestInvalidNamesAreRefused(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "models")
@@ -156,8 +155,8 @@ func files(t *testing.T, root string) (all []string) {
 	return all
 }
 
-// TestInvalidOverridesAreRefused loads with files that lead elsewhere and configurations that are wrong: what serves goes on, and
-// nothing is left of them.
+// Load requests with paths outside the model's folder and with invalid configurations are refused. The model stays in
+// service, and no files are left.
 func TestInvalidOverridesAreRefused(t *testing.T) {
 	overrides := t.TempDir()
 	e := start(t, engine.Options{

@@ -11,7 +11,7 @@ import (
 	"nereid/engine/metrics"
 )
 
-// dims is the configuration of an identity model with so many elements.
+// dims returns the configuration of an identity model with n elements.
 func dims(n string) string {
 	return strings.ReplaceAll(oneVersion, "dims: 4", "dims: "+n)
 }

@@ -81,7 +81,7 @@ func TestRepositoryIndexRows_B013_A077(t *testing.T) {
 	}
 }
 
-// Close beside Start stops the loads, and leaves no polling behind.
+// Close during Start stops the loads, and no polling starts.
 func TestCloseDuringStart(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {

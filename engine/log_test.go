@@ -13,7 +13,7 @@ import (
 	"nereid/engine/backend/builtin"
 )
 
-// callback hands every record to a function, as a program does that has a log of its own.
+// callback passes every record to a function, like a program with a separate log.
 type callback struct {
 	call  func(level slog.Level, message string, attrs map[string]string)
 	attrs []slog.Attr

@@ -11,7 +11,7 @@ import (
 	"nereid/engine/repo"
 )
 
-// many is how many models the cases of this file have: those of a machine that serves a whole company.
+// many is the number of models in the tests of this file.
 const many = 500
 
 // manyModels makes a repository of identity models with labels and two versions.

@@ -142,7 +142,7 @@ func TestNamespaces(t *testing.T) {
 		})
 		w.gives("far", 2)
 	})
-	t.Run("C051 without namespaces the field says nothing", func(t *testing.T) {
+	t.Run("C051 without namespaces the field has no effect", func(t *testing.T) {
 		root := t.TempDir()
 		put(t, root, "one", oneConfig)
 		put(t, root, "e", strings.Replace(pairConfig("one", "OUTPUT0", "OUTPUT1"), `model_version`,

@@ -10,8 +10,8 @@ import (
 	"nereid/engine/backend/builtin"
 )
 
-// What Triton runs and this server does not is refused by name, with what to do; the other models of the repository
-// serve.
+// A model that needs a backend which only Triton has is refused with the backend's name and an alternative. The other
+// models of the repository are loaded.
 func TestUnsupportedConfigurationsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, config, file, want string }{
 		{"tensorrt_plan", `platform: "tensorrt_plan"`, "model.plan",

@@ -154,7 +154,7 @@ func TestModelsFromS3(t *testing.T) {
 			t.Errorf("after the restart: in service %v, %d bytes were downloaded", ready(e), b.sent.Load())
 		}
 	})
-	t.Run("A016 polling follows the bucket by etags, and serves on while it cannot be read", func(t *testing.T) {
+	t.Run("A016 polling follows the bucket by etags; models stay in service while it cannot be read", func(t *testing.T) {
 		b, ch := startBucket(t), newChanges()
 		b.put(t, "id/config.pbtxt", oneVersion)
 		b.put(t, "id/1/weights.bin", "1")

@@ -166,7 +166,7 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 			t.Errorf("snapshots %+v", s)
 		}
 	})
-	t.Run("E035 memory by kind, as the backend tells", func(t *testing.T) {
+	t.Run("E035 memory by kind, as the backend reports it", func(t *testing.T) {
 		var got []string
 		for _, u := range m.GetMemoryUsage() {
 			got = append(got, fmt.Sprint(u.GetType(), " ", u.GetId(), " ", u.GetByteSize()))

@@ -59,8 +59,8 @@ func part(model string, id any, flags infer.Flags, n int32) *infer.Request {
 	return r
 }
 
-// tell sends a request of a sequence and returns its OUTPUT.
-func tell(t *testing.T, e *engine.Engine, model string, id any, flags infer.Flags, n int32) (int32, error) {
+// send sends a request of a sequence and returns its OUTPUT.
+func send(t *testing.T, e *engine.Engine, model string, id any, flags infer.Flags, n int32) (int32, error) {
 	t.Helper()
 	r := part(model, id, flags, n)
 	defer r.Release()
@@ -118,7 +118,7 @@ func TestSequencesKeepState(t *testing.T) {
 							if i == 5 {
 								want = tt.end(int32(id+1), sum)
 							}
-							if got, err := tell(t, e, tt.model, id+1, flags, n); err != nil || got != want {
+							if got, err := send(t, e, tt.model, id+1, flags, n); err != nil || got != want {
 								t.Errorf("sequence %d, request %d: %d, %v; want %d", id+1, i, got, err, want)
 								return
 							}
@@ -159,35 +159,35 @@ func TestSequenceErrors(t *testing.T) {
 		}
 	}
 	t.Run("C034 no correlation id", func(t *testing.T) {
-		_, err := tell(t, e, "m", 0, first, 1)
+		_, err := send(t, e, "m", 0, first, 1)
 		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify a non-zero or non-empty "+
 			"correlation ID")
 	})
 	t.Run("C034 DV58 no START, or a text for a number", func(t *testing.T) {
-		_, err := tell(t, e, "m", 4, 0, 1)
+		_, err := send(t, e, "m", 4, 0, 1)
 		refused(t, err, status.InvalidArg, "inference request for sequence 4 to model 'm' must specify the START "+
 			"flag on the first request of the sequence")
-		_, err = tell(t, e, "m", "four", 0, 1)
+		_, err = send(t, e, "m", "four", 0, 1)
 		refused(t, err, status.InvalidArg, "must be a number: the model takes it as UINT64")
 	})
 	t.Run("C034 END of an unknown sequence", func(t *testing.T) {
-		_, err := tell(t, e, "m", 5, last, 1)
+		_, err := send(t, e, "m", 5, last, 1)
 		refused(t, err, status.InvalidArg, "inference request for sequence 5 to model 'm' must specify the START flag")
 	})
 	t.Run("C034 after END", func(t *testing.T) {
-		if _, err := tell(t, e, "m", 6, whole, 1); err != nil {
+		if _, err := send(t, e, "m", 6, whole, 1); err != nil {
 			t.Fatal(err)
 		}
-		_, err := tell(t, e, "m", 6, 0, 1)
+		_, err := send(t, e, "m", 6, 0, 1)
 		refused(t, err, status.InvalidArg, "must specify the START flag")
 	})
-	t.Run("C034 START twice begins anew", func(t *testing.T) {
+	t.Run("C034 a second START restarts the sequence", func(t *testing.T) {
 		for range 2 {
-			if got, err := tell(t, e, "m", 7, first, 3); err != nil || got != 3 {
+			if got, err := send(t, e, "m", 7, first, 3); err != nil || got != 3 {
 				t.Errorf("%d, %v; want 3", got, err)
 			}
 		}
-		if got, err := tell(t, e, "m", 7, last, 2); err != nil || got != 5 {
+		if got, err := send(t, e, "m", 7, last, 2); err != nil || got != 5 {
 			t.Errorf("%d, %v; want 5", got, err)
 		}
 	})
@@ -200,34 +200,34 @@ func TestSequenceErrors(t *testing.T) {
 			"requirements of sequence batcher")
 	})
 	t.Run("C035 DV57 text", func(t *testing.T) {
-		if got, err := tell(t, e, "text", "a name", first, 3); err != nil || got != 3 {
+		if got, err := send(t, e, "text", "a name", first, 3); err != nil || got != 3 {
 			t.Errorf("%d, %v; want 3", got, err)
 		}
-		if got, err := tell(t, e, "text", "a name", last, 4); err != nil || got != 7+int32(len("a name")) {
+		if got, err := send(t, e, "text", "a name", last, 4); err != nil || got != 7+int32(len("a name")) {
 			t.Errorf("%d, %v; want 7 and the length of the text that the model was told", got, err)
 		}
-		if got, err := tell(t, e, "text", 1234, whole, 4); err != nil || got != 4+int32(len("1234")) {
+		if got, err := send(t, e, "text", 1234, whole, 4); err != nil || got != 4+int32(len("1234")) {
 			t.Errorf("a number for a model that takes a text: %d, %v; want 8", got, err)
 		}
-		_, err := tell(t, e, "text", strings.Repeat("x", 129), first, 3)
+		_, err := send(t, e, "text", strings.Repeat("x", 129), first, 3)
 		refused(t, err, status.Unsupported, "string correlation ID cannot be longer than 128 characters")
-		if _, err = tell(t, e, "text", strings.Repeat("x", 128), first, 3); err != nil {
+		if _, err = send(t, e, "text", strings.Repeat("x", 128), first, 3); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("C030 C032 E3 an idle sequence gives its slot to the backlog", func(t *testing.T) {
-		if _, err := tell(t, e, "short", 1, first, 1); err != nil { // takes the only slot, and stays away
+		if _, err := send(t, e, "short", 1, first, 1); err != nil { // takes the only slot, and stays away
 			t.Fatal(err)
 		}
-		if got, err := tell(t, e, "short", 2, whole, 5); err != nil || got != 5 {
+		if got, err := send(t, e, "short", 2, whole, 5); err != nil || got != 5 {
 			t.Errorf("%d, %v; want 5 after the idle time", got, err)
 		}
-		_, err := tell(t, e, "short", 1, 0, 1)
+		_, err := send(t, e, "short", 1, 0, 1)
 		refused(t, err, status.InvalidArg, "inference request for sequence 1 to model 'short' must specify the "+
 			"START flag")
 	})
 	t.Run("C032 B046 E3 timeout in the backlog", func(t *testing.T) {
-		if _, err := tell(t, e, "one", 1, first, 1); err != nil { // takes the only slot
+		if _, err := send(t, e, "one", 1, first, 1); err != nil { // takes the only slot
 			t.Fatal(err)
 		}
 		r := part("one", 2, first, 1)
@@ -235,7 +235,7 @@ func TestSequenceErrors(t *testing.T) {
 		r.Timeout = 20 * time.Millisecond
 		_, err := all(t, e, r)
 		refused(t, err, status.Unavailable, "timeout of the corresponding sequence has been expired")
-		_, err = tell(t, e, "one", 2, 0, 1)
+		_, err = send(t, e, "one", 2, 0, 1)
 		refused(t, err, status.InvalidArg, "must specify the START flag")
 		if s := snapshot(e, "one"); s.Failures[stats.Rejected] != 1 || s.Pending != 0 {
 			t.Errorf("%v failures, %d pending; want 1 that was rejected", s.Failures, s.Pending)
@@ -261,17 +261,17 @@ func TestSequenceErrors(t *testing.T) {
 				t.Errorf("%v, %v; want Cancelled", resp, err)
 			}
 		}
-		if _, err := tell(t, e, "one", 3, 0, 1); status.CodeOf(err) != status.InvalidArg {
+		if _, err := send(t, e, "one", 3, 0, 1); status.CodeOf(err) != status.InvalidArg {
 			t.Errorf("the sequence goes on: %v", err)
 		}
-		if _, err := tell(t, e, "one", 1, last, 1); err != nil { // frees the slot
+		if _, err := send(t, e, "one", 1, last, 1); err != nil { // frees the slot
 			t.Fatal(err)
 		}
 		resp, err := rs[0].Next(t.Context())
 		if err != nil || resp.Err != nil {
 			t.Errorf("the request before: %v, %v", resp, err)
 		}
-		if got, err := tell(t, e, "one", 4, whole, 9); err != nil || got != 9 {
+		if got, err := send(t, e, "one", 4, whole, 9); err != nil || got != 9 {
 			t.Errorf("%d, %v: the slot is not free", got, err)
 		}
 		for _, r := range rs {
@@ -290,11 +290,11 @@ ensemble_scheduling { step { model_name: "m" model_version: -1 input_map { key: 
 	})
 	t.Run("C045 a step is part of the sequence", func(t *testing.T) {
 		for i, want := range []int32{5, 10, 15} {
-			if got, err := tell(t, e, "ens", 9, []infer.Flags{first, 0, last}[i], 5); err != nil || got != want {
+			if got, err := send(t, e, "ens", 9, []infer.Flags{first, 0, last}[i], 5); err != nil || got != want {
 				t.Errorf("%d, %v; want %d", got, err, want)
 			}
 		}
-		if _, err := tell(t, e, "ens", 9, 0, 5); status.CodeOf(err) != status.InvalidArg {
+		if _, err := send(t, e, "ens", 9, 0, 5); status.CodeOf(err) != status.InvalidArg {
 			t.Errorf("%v; want InvalidArg", err)
 		}
 	})
@@ -333,10 +333,10 @@ func TestIterativeSequence(t *testing.T) {
 					"the longest has steps, 0",
 					s.Success.Count, s.Inferences, s.Executions, s.Pending)
 			}
-			if got, err := tell(t, e, "count", 3, first, 1); err != nil || got != 0 {
+			if got, err := send(t, e, "count", 3, first, 1); err != nil || got != 0 {
 				t.Errorf("with a correlation ID: %d, %v; want 0", got, err)
 			}
-			if _, err := tell(t, e, "count", 3, 0, 1); status.CodeOf(err) != status.InvalidArg {
+			if _, err := send(t, e, "count", 3, 0, 1); status.CodeOf(err) != status.InvalidArg {
 				t.Errorf("the sequence of a request outlives it: %v", err)
 			}
 			r := part("not", 3, first, 3)
@@ -362,7 +362,7 @@ func TestSequencesSurviveReload(t *testing.T) {
 	})
 	want := func(id int, flags infer.Flags, n, sum int32) {
 		t.Helper()
-		if got, err := tell(t, e, "m", id, flags, n); err != nil || got != sum {
+		if got, err := send(t, e, "m", id, flags, n); err != nil || got != sum {
 			t.Fatalf("sequence %d: %d, %v; want %d", id, got, err, sum)
 		}
 	}
@@ -398,7 +398,7 @@ func TestSequencesSurviveReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Remove("m")
-		if _, err := tell(t, e, "m", 4, 0, 1); status.CodeOf(err) != status.NotFound {
+		if _, err := send(t, e, "m", 4, 0, 1); status.CodeOf(err) != status.NotFound {
 			t.Errorf("%v; want NotFound", err)
 		}
 	})
@@ -427,14 +427,13 @@ func TestSequenceWarmup(t *testing.T) {
 	for model, state := range map[string]string{"bare": "READY", "steps": "READY", "told": "UNAVAILABLE"} {
 		t.Run("C083 "+model, func(t *testing.T) {
 			m, _ := e.Model(model)
-			// A row that is told that it is not ready is not answered, which shows that the sample's own control
-			// counts.
+			// A row whose READY control is false is not answered. So the sample's own value of the control is used.
 			if len(m.Versions) != 1 || string(m.Versions[0].State) != state {
 				t.Errorf("%v %v; want %s", m.Err, m.Versions, state)
 			}
 		})
 	}
-	if got, err := tell(t, e, "bare", 5, whole, 4); err != nil || got != 9 {
+	if got, err := send(t, e, "bare", 5, whole, 4); err != nil || got != 9 {
 		t.Errorf("%d, %v; want 9", got, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"nereid/engine"
 )
 
-// chain is an ensemble of so many steps, one behind the other.
+// chain is an ensemble of n sequential steps.
 func chain(steps int, change func(step int) (model, in string)) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `platform: "ensemble"

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// threads is a model that notes the cores and the memory of the threads it is called on, by instance.
+// threads is a model that records the cores and the memory policy of the threads it is called on, by instance.
 type threads struct {
 	*fake
 	t     *testing.T
@@ -56,9 +56,8 @@ func (i *threadsInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	return i.Instance.Execute(ctx, b)
 }
 
-// Instances are made, and execute, on threads that keep to the cores and the memory of their policy: of the group's,
-// else of the one of their kind; those of a group without any keep what the process has. No thread with fewer cores is
-// left behind.
+// Instances are created and execute on threads with the cores and the memory of their host policy: that of the group,
+// or else that of their kind. Instances without a policy have those of the process. At the end no thread is restricted.
 func TestHostPolicies_C065(t *testing.T) {
 	all, err := affinity.Cores()
 	if err != nil {
@@ -136,7 +135,7 @@ func TestHostPolicies_C065(t *testing.T) {
 	}
 }
 
-// A policy that the kernel refuses when the instance is made fails the load, with the cores.
+// A policy that the kernel refuses fails the load with an error that names the cores.
 func TestInvalidHostPolicyFailsTheLoad_C065(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Placements = []backend.Placement{{Name: "a", HostPolicy: "p", Affinity: affinity.Policy{Cores: []int{1023}}}}

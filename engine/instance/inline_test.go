@@ -15,8 +15,8 @@ func inline(s *Set) bool {
 	return s.Inline(r) && r.Answered()
 }
 
-// TestInline: a request runs on the caller's goroutine if an instance is free and brief, on one goroutine at a time,
-// and never on an instance that is closed.
+// A request runs on the caller's goroutine if an instance is free and its executions are short, on one goroutine at a
+// time, and never on a closed instance.
 func TestInline(t *testing.T) {
 	var running sync.Mutex
 	entered, hold := make(chan struct{}, 1), make(chan struct{})
@@ -76,7 +76,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestInlineOnlyForShortExecutions: what has taken long waits in the queue from then on, where it can be cancelled.
+// After long executions, requests wait in the queue, where they can be cancelled.
 func TestInlineOnlyForShortExecutions(t *testing.T) {
 	m := &fake{execute: func(b *infer.Batch) error {
 		for begin := time.Now(); time.Since(begin) < 10*inlineMost; {

@@ -130,7 +130,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	}
 }
 
-// Memory goes back when Execute has returned, not at the final response: the backend may still read its inputs.
+// Memory is released when Execute returns, not at the final response: the backend may still read its inputs.
 func TestInputsOutliveTheFinalResponse(t *testing.T) {
 	var freed atomic.Bool
 	early := make(chan bool, 1)
@@ -138,7 +138,7 @@ func TestInputsOutliveTheFinalResponse(t *testing.T) {
 	read := make(chan struct{})
 	m.execute = func(b *infer.Batch) error {
 		err := answer(b)
-		<-read // the caller has its answer and lets the request go
+		<-read // the caller has its response and has released the request
 		early <- freed.Load()
 		return err
 	}
@@ -253,7 +253,7 @@ func (m *stuckModel) Execute(ctx context.Context, _ *infer.Batch) error {
 	return ctx.Err()
 }
 
-// An instance that is taken away finishes its present batch: that batch's requests must not fail.
+// An instance that is removed finishes its current batch: the requests of that batch must not fail.
 func TestResizeDoesNotStopTheRunningBatch(t *testing.T) {
 	m := &pausingModel{started: make(chan string, 8), finish: make(chan struct{})}
 	o := options(nil, "a", "b")
@@ -352,7 +352,7 @@ func TestResizeEndsUnderConstantLoad(t *testing.T) {
 	s.Close(t.Context())
 }
 
-// A decoupled model's responses may come while, and after, its batch is let go of by the instance.
+// A decoupled model may respond while, and after, the instance releases its batch.
 func TestLateResponsesDoNotTouchAReusedBatch(t *testing.T) {
 	m := &fake{}
 	var late sync.WaitGroup

@@ -37,8 +37,8 @@ func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int
 	return o, s
 }
 
-// Instances of two models that each take the whole of a resource never run at the same time, every request is answered,
-// and resources are free at the end, whether the models close in peace or not.
+// Instances of two models that each need all of a resource never execute at the same time. Every request is answered,
+// and the resources are free at the end, also if Close cancels executions.
 func TestInstancesWaitForRateLimiter(t *testing.T) {
 	r := limits(1, global("R", 1))
 	for _, tt := range []struct {
@@ -94,7 +94,7 @@ func TestInstancesWaitForRateLimiter(t *testing.T) {
 	}
 }
 
-// An instance that cannot have what it needs does not begin, nor does it leave anything behind.
+// An instance that needs more resources than there are is not created and holds nothing afterwards.
 func TestMissingResourcesFailTheLoad(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Limiter = NewLimiter([]Resource{{"R", 1, EveryDevice}})

@@ -82,8 +82,8 @@ func TestRateLimiterResources(t *testing.T) {
 	}
 }
 
-// TestRateLimiterSchedules: from random schedules, nobody ever holds more than there is, everybody gets his turn, and
-// at the end nothing is held.
+// In random schedules the instances never hold more than there is, each of them gets its turn, and at the end nothing is
+// held.
 func TestRateLimiterSchedules(t *testing.T) {
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) { limiterSchedule(t, rand.New(rand.NewPCG(seed, 11)), seed) })
@@ -166,8 +166,8 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 	}
 }
 
-// TestRateLimiterPriorities: of one resource for one, each gets turns by its priority, and nobody is overtaken for longer
-// than the priorities say.
+// If one instance at a time can hold a resource, each gets turns by its priority, and waits no longer than the
+// priorities allow.
 func TestRateLimiterPriorities(t *testing.T) {
 	t.Run("C076 priority 2 gets half the turns of priority 1", func(t *testing.T) {
 		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(0, local("R", 1)), limits(1, local("R", 1)),
@@ -178,14 +178,14 @@ func TestRateLimiterPriorities(t *testing.T) {
 			}
 		}
 	})
-	t.Run("C074 who needs much is not passed by those who need little", func(t *testing.T) {
+	t.Run("C074 an instance that needs much is not overtaken by those that need little", func(t *testing.T) {
 		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(1, local("R", 4)), limits(1, local("R", 1)),
 			limits(1, local("R", 1)), limits(1, local("R", 1))})
 		if turns[0] < 400 {
 			t.Errorf("turns %v: the first one starves", turns)
 		}
 	})
-	t.Run("C074 who joins late has no arrears", func(t *testing.T) {
+	t.Run("C074 an instance that joins late gets no extra turns", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := NewLimiter(nil)
 			old, _ := l.Join(limits(1, local("R", 1)), 0)
@@ -224,7 +224,7 @@ func alternate(t *testing.T, a, b *Slot) (before int64) {
 	return before
 }
 
-// takeTurns lets instances run for 1.1 s of the fake clock, a millisecond each time, and counts how often each did.
+// takeTurns runs instances for 1.1 s of the fake clock, one millisecond each time, and counts the executions of each.
 func takeTurns(t *testing.T, groups []*inferencepb.ModelRateLimiter) []int {
 	turns := make([]int, len(groups))
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func takeTurns(t *testing.T, groups []*inferencepb.ModelRateLimiter) []int {
 			}
 			wg.Go(func() {
 				for s.Acquire(ctx, nil) == nil {
-					// a turn that comes as time ends is nobody's: whom it is offered to may leave instead
+					// A turn that is granted as the time ends is not counted: the instance may leave instead.
 					if ctx.Err() == nil {
 						turns[i]++
 					}
@@ -253,7 +253,7 @@ func takeTurns(t *testing.T, groups []*inferencepb.ModelRateLimiter) []int {
 	return turns
 }
 
-// Leave that is given at the moment when nobody waits for it any more goes back.
+// Resources that are granted at the moment at which the instance stops waiting are returned.
 func TestRateLimiterTakesBackLateGrant(t *testing.T) {
 	l := NewLimiter(nil)
 	a, _ := l.Join(limits(1, local("R", 1)), 0)

@@ -14,7 +14,7 @@ import (
 	"nereid/engine/sched"
 )
 
-// meeting is a model whose instances are made by a function.
+// meeting is a model whose instances are created by a function.
 type meeting struct {
 	*fake
 	made func(ctx context.Context, name string) error
@@ -27,10 +27,10 @@ func (m *meeting) NewInstance(ctx context.Context, p backend.Placement) (backend
 	return m.fake.NewInstance(ctx, p)
 }
 
-// Instances of a backend that allows it are made side by side: each of four waits for the others here. Those of one
-// that does not are made one after the other, in order.
+// Instances of a backend that allows it are created concurrently: here each of four waits for the others. Those of a
+// backend that does not allow it are created one after the other, in order.
 func TestInstancesAreCreated_C066(t *testing.T) {
-	t.Run("C066 side by side", func(t *testing.T) {
+	t.Run("C066 concurrently", func(t *testing.T) {
 		var together sync.WaitGroup
 		together.Add(4)
 		o := options(&fake{execute: answer}, "a", "b", "c", "d")
@@ -82,7 +82,8 @@ func TestInstancesAreCreated_C066(t *testing.T) {
 	}
 }
 
-// One that fails ends the others' making, what was made is closed, and the error is its own.
+// If one instance fails, the creation of the others is cancelled, the created ones are closed, and the error is that of
+// the failed one.
 func TestFailedInstanceClosesOthers_C066(t *testing.T) {
 	m := &fake{execute: answer}
 	var before sync.WaitGroup

@@ -35,12 +35,12 @@ func TestPlacements(t *testing.T) {
 			want: "m_0_0_gpu1 GPU 1 gpu_1, m_1_0 CPU 0 cpu, m_1_1 CPU 0 cpu"},
 		{name: "host policy", groups: `{ count: 1 kind: KIND_GPU gpus: 0 host_policy: "p" }`, gpus: []int32{0},
 			want: "m_0_0_gpu0 GPU 0 p"},
-		{name: "C062 passive beside one that works",
+		{name: "C062 a passive group and one that is not",
 			groups: `{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_CPU passive: true }`,
 			want:   "m_0_0 CPU 0 cpu, m_1_0 CPU 0 cpu passive"},
 		{name: "C062 all passive", groups: `{ count: 1 kind: KIND_CPU passive: true }`,
 			err: "nothing would run its requests"},
-		{name: "C073 no GPU there", groups: `{ count: 1 kind: KIND_GPU }`,
+		{name: "C073 the machine has no GPU", groups: `{ count: 1 kind: KIND_GPU }`,
 			err: "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"},
 		{name: "C073 not that GPU", groups: `{ count: 1 kind: KIND_GPU gpus: 3 }`, gpus: []int32{0},
 			err: "specifies invalid or unsupported gpu id 3"},
@@ -72,7 +72,7 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// What a group says beside its place reaches the backend with each of its instances, and with no other's.
+// The other settings of a group reach the backend with each of its instances, and with no other group's.
 func TestPlacementsCarryGroupSettings(t *testing.T) {
 	cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [
   { count: 2 kind: KIND_GPU gpus: 0 profile: [ "1", "3" ] secondary_devices { kind: KIND_NVDLA device_id: 1 }
@@ -111,7 +111,7 @@ func TestPlacementsCarryGroupSettings(t *testing.T) {
 	s.Close(t.Context())
 }
 
-// placed notes where its instances are made.
+// placed records the placements of its instances.
 type placed struct {
 	*fake
 	got []backend.Placement
@@ -122,7 +122,7 @@ func (m *placed) NewInstance(ctx context.Context, p backend.Placement) (backend.
 	return m.fake.NewInstance(ctx, p)
 }
 
-// A passive instance is made, and never runs a request; it goes with the others, or by itself.
+// A passive instance is created and never executes a request. It is closed with the others or by Resize.
 func TestPassiveInstances_C062(t *testing.T) {
 	m := &fake{}
 	var by sync.Map
@@ -161,7 +161,7 @@ func TestPassiveInstances_C062(t *testing.T) {
 	}
 }
 
-// watched notes which instances execute.
+// watched records which instances execute.
 type watched struct {
 	*fake
 	by *sync.Map

@@ -19,10 +19,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Random lives of a model on a fake clock: instances under a rate limiter that come and go while requests of mixed
-// sizes with timeouts and cancellations run, executions and single requests that fail, a backend that forgets or
-// panics, and a close in the middle, in peace or in a hurry. Every caller gets exactly its own rows or one error, every
-// request is counted once, and at the end nothing waits, no instance is open and no resource is held.
+// Random operations on a set of instances, on a fake clock. Instances under a rate limiter are added and removed while
+// requests of mixed sizes with timeouts and cancellations run. Executions and single requests fail, the backend panics
+// or does not respond, and the set is closed, with or without time to finish. Every caller gets exactly its own rows or
+// one error. Every request is counted once. At the end nothing waits, no instance is open and no resource is held.
 func TestRandomSetOperations(t *testing.T) {
 	seeds := uint64(1500)
 	if testing.Short() {
@@ -67,8 +67,7 @@ func (l *life) dice(n int) int {
 	return l.chance.IntN(n)
 }
 
-// execute gathers the rows of a batch and deals them out again, as backends do, or fails in one of the ways that there
-// are.
+// execute gathers the rows of a batch and distributes them to the responses, as backends do, or fails in a random way.
 func (l *life) execute(b *infer.Batch) error {
 	time.Sleep(l.busy)
 	switch l.dice(14) {
@@ -90,7 +89,7 @@ func (l *life) execute(b *infer.Batch) error {
 			r.Fail(errors.New("fails on purpose"))
 			continue
 		case 1:
-			continue // forgotten
+			continue // without a response
 		}
 		resp := r.NewResponse()
 		resp.AddOutput("OUT", tensor.Uint8, r.Inputs[0].Shape, mine, nil)
@@ -164,7 +163,7 @@ func (l *life) Finished(r *infer.Request, resp *infer.Response) {
 	l.o.Stats.Finished(r, resp, stats.Other)
 }
 
-// send makes a request with rows of its own and reads its answer beside the others.
+// send sends a request with unique rows and reads its response on another goroutine.
 func (l *life) send(rows int) {
 	r := infer.NewDetached()
 	r.BatchSize = rows
@@ -213,7 +212,7 @@ func (l *life) send(rows int) {
 	})
 }
 
-// check looks at what is left when everything is over.
+// check checks the counts and the resources at the end.
 func (l *life) check() {
 	var s stats.Snapshot
 	l.o.Stats.Snapshot(&s)

@@ -69,8 +69,8 @@ func (d *fakeDevice) Execute(_ context.Context, b *infer.Batch) error {
 	return answer(b)
 }
 
-// throughput serves clients that ask again at once, on the fake clock, and returns requests a second and how many
-// batches each device computed, the CPU last.
+// throughput runs a closed loop of clients on the fake clock. It returns the requests per second, and how many batches
+// each device computed, the CPU last.
 func throughput(t *testing.T, gpus int, groups string, batch, clients int) (rate float64, runs []int64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,8 @@ func throughput(t *testing.T, gpus int, groups string, batch, clients int) (rate
 	return rate, runs
 }
 
-// closedLoop lets clients ask for a while, each again as soon as it has its answer, and returns requests a second.
+// closedLoop runs clients that each send the next request when they have their response. It returns the requests per
+// second.
 func closedLoop(t *testing.T, o Options, clients int, span time.Duration) float64 {
 	var n atomic.Int64
 	var wg sync.WaitGroup
@@ -137,7 +138,7 @@ func closedLoop(t *testing.T, o Options, clients int, span time.Duration) float6
 	return float64(n.Load()) / time.Since(start).Seconds()
 }
 
-// TestGPUScaling: more devices, and more instances on each, give what they should on devices with one exclusive engine.
+// More devices, and more instances on each, give the expected throughput on devices with one exclusive engine.
 func TestGPUScaling(t *testing.T) {
 	const one, two = `{ count: 1 kind: KIND_GPU }`, `{ count: 2 kind: KIND_GPU }`
 	base, _ := throughput(t, 1, one, 1, 64)

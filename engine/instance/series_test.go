@@ -65,8 +65,8 @@ type counting struct{ v *stats.Version }
 
 func (c counting) Finished(r *infer.Request, resp *infer.Response) { c.v.Finished(r, resp, 0) }
 
-// TestSeries: an instance is given what waits together while its executions are brief, each counts as one of its own,
-// and each is answered whatever becomes of the others.
+// While its executions are short, an instance gets all waiting requests together. Each counts as a separate execution
+// and is answered whether or not the others fail.
 func TestSeries(t *testing.T) {
 	const us = time.Microsecond
 	for _, tt := range []struct {

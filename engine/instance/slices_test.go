@@ -7,14 +7,14 @@ import (
 	"nereid/engine/backend"
 )
 
-// inProcess and apartModel are models whose instances compute here, and in another process.
+// inProcess is a model whose instances compute in this process, those of ownProcess in another one.
 type inProcess struct{ backend.Model }
 
 func (inProcess) Traits() backend.Traits { return backend.Traits{} }
 
-type apartModel struct{ backend.Model }
+type ownProcess struct{ backend.Model }
 
-func (apartModel) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
+func (ownProcess) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
 
 func TestSliceYields(t *testing.T) {
 	for _, tt := range []struct {
@@ -34,9 +34,9 @@ func TestSliceYields(t *testing.T) {
 		{name: "short executions of several requests", model: inProcess{}, requests: 2,
 			ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
 		{name: "a long execution alone", model: inProcess{}, ran: []time.Duration{5 * time.Millisecond}},
-		{name: "a long execution beside another", model: inProcess{}, others: 1,
+		{name: "a long execution during another", model: inProcess{}, others: 1,
 			ran: []time.Duration{5 * time.Millisecond}, want: true, locked: true},
-		{name: "a long execution beside another, in a separate process", model: apartModel{}, others: 1,
+		{name: "a long execution during another, in a separate process", model: ownProcess{}, others: 1,
 			ran: []time.Duration{5 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/status"
 )
 
-// recorder is an agent that writes down what it hears of, and may refuse.
+// recorder is an agent that records its actions and may return an error.
 type recorder struct {
 	name   string
 	heard  *[]string
@@ -33,7 +33,7 @@ func (a *recorder) Act(_ context.Context, what agent.Action, m *agent.Model) err
 	if what == agent.Load && a.refuse {
 		return status.New(status.InvalidArg, "I do not like it")
 	}
-	if what == agent.Load && a.move { // as Triton's relocation agent: the model's files are elsewhere
+	if what == agent.Load && a.move { // like Triton's relocation agent
 		scratch, err := m.Scratch()
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func TestRepositoryAgents_A079_I024(t *testing.T) {
 	}
 }
 
-// An agent puts other files in the place of the repository's, and the agents that the repository names stay in force.
+// An agent replaces the files of the repository; the agents that the repository's configuration names stay in effect.
 func TestAgentReplacesFiles_A080_A083(t *testing.T) {
 	var mu sync.Mutex
 	var heard []string

@@ -18,7 +18,7 @@ import (
 	"nereid/engine/status"
 )
 
-// Each case is a story of changes in a repository that polling follows.
+// Each case is a sequence of changes in a repository, and what polling does after each.
 func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 	all, latest := policy("all {}"), policy("latest { num_versions: 1 }")
 	for _, tt := range []struct {
@@ -233,7 +233,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 	}
 }
 
-// B20: a name in two repositories is served from neither, but what served goes on; with one gone the other serves.
+// B20: if two repositories contain a model of the same name, neither is loaded, but a loaded one stays in service. When
+// one is removed, the other is loaded.
 func TestDuplicateNameIsNotServed_A003_B20(t *testing.T) {
 	for _, gone := range []string{"first", "second"} {
 		t.Run(gone+" goes", func(t *testing.T) {
@@ -272,7 +273,7 @@ func TestDuplicateNameIsNotServed_A003_B20(t *testing.T) {
 	}
 }
 
-// A repository that cannot be read does not keep the others from being followed, and unloads nothing.
+// A repository that cannot be read unloads nothing, and polling follows the others.
 func TestUnreadableRepositoryDoesNotAffectOthers_A060_B16(t *testing.T) {
 	second := t.TempDir()
 	r := newRig(t, func(o *Options) { o.Repositories = append(o.Repositories, second) })
@@ -517,8 +518,8 @@ func TestConcurrentLoadsAreLimited_A071(t *testing.T) {
 	}
 }
 
-// The statistics of a version begin anew with a load that follows an unload, as in Triton, also while a request to the
-// old one is at work; a reload keeps them.
+// As in Triton, the statistics of a version restart when it is loaded after an unload, also while the old one executes
+// a request. A reload keeps them.
 func TestStatisticsRestartAfterUnload_E031(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
@@ -557,8 +558,8 @@ func TestStatisticsRestartAfterUnload_E031(t *testing.T) {
 	}
 }
 
-// A model that is forgotten and comes again while old requests drain has statistics of its own, which the old one's end
-// leaves.
+// A model that is removed and created again while old requests drain has new statistics. The end of the old model does
+// not remove them.
 func TestStatisticsOfRecreatedModel(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
@@ -595,7 +596,7 @@ func TestStatisticsOfRecreatedModel(t *testing.T) {
 	}
 }
 
-// A change that waits while its model is forgotten must not end in an entry that nobody knows.
+// A change that waits while its model is forgotten must not load it into an entry that the manager does not know.
 func TestForgetDuringLoad(t *testing.T) {
 	r := newRig(t, nil)
 	over := &Override{Config: `{"backend":"identity","max_batch_size":4,"input":[{"name":"INPUT0",` +
@@ -619,7 +620,7 @@ func TestForgetDuringLoad(t *testing.T) {
 	}
 }
 
-// A change that polling has begun does not bring back what was unloaded by hand before its turn.
+// A change that polling has started does not load a model that was unloaded on request before the change began.
 func TestPollDoesNotUndoUnload(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))

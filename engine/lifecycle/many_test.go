@@ -12,7 +12,7 @@ import (
 	"nereid/engine/backend"
 )
 
-// 200 models at once: so many loads at a time and no more, each is told of, and they can be given up.
+// 200 models are loaded at once: the limit on concurrent loads holds, each load is reported, and they can be cancelled.
 func TestManyConcurrentLoads_B22(t *testing.T) {
 	const models, threads = 200, 3
 	var mu sync.Mutex
@@ -58,7 +58,7 @@ func TestManyConcurrentLoads_B22(t *testing.T) {
 	}
 }
 
-// What is no regular file or cannot be read keeps its model out, and stops neither the poll nor the others.
+// A file that is not regular or cannot be read fails its model, but neither polling nor other models.
 func TestIrregularFilesAreRefused_B7(t *testing.T) {
 	r := newRig(t, nil)
 	for _, name := range []string{"good", "loop", "fifo", "outside"} {
@@ -92,7 +92,7 @@ func TestIrregularFilesAreRefused_B7(t *testing.T) {
 	}
 }
 
-// A repository that becomes a file unloads nothing; when it is a folder again it is followed again.
+// A repository that is replaced by a file unloads nothing. When it is a folder again, polling continues.
 func TestRepositoryReplacedByFile_B16(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))

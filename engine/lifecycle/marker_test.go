@@ -9,8 +9,8 @@ import (
 	"nereid/engine/repo"
 )
 
-// A marker .ready in a model folder takes the place of the settle time: what is written after it waits for it to be
-// written again.
+// A marker .ready in a model folder replaces the settle time: a file that is written after it is not loaded until the
+// marker is written again.
 func TestReadyMarker_A059_B14(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Settle = time.Hour })
 	look := func() (next time.Duration) {
@@ -65,7 +65,7 @@ func TestReadyMarker_A059_B14(t *testing.T) {
 	look()
 	r.check("the configuration came after the marker", "m", 1, 2)
 	waits(true)
-	r.load("m") // who asks by name knows
+	r.load("m") // a load request does not wait for the marker
 	r.check("loaded by name", "m", 2)
 	waits(false)
 
@@ -83,7 +83,7 @@ func TestReadyMarker_A059_B14(t *testing.T) {
 	}
 }
 
-// A new model whose copy goes on after its marker is in the index with the reason.
+// A new model with files that were written after its marker is in the index with the reason.
 func TestNewModelWaitsForItsMarker_A059_B14(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/"+repo.ReadyName, "")

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/stats"
 )
 
-// A scan that began before a model came must not unload it; one that finds its folder gone must.
+// A scan that began before a model was created must not unload it; one that finds its folder missing must.
 func TestPollForgetsOnlyMissingModels(t *testing.T) {
 	root := t.TempDir()
 	const config = `backend: "identity" max_batch_size: 4 ` +

@@ -15,9 +15,10 @@ import (
 	"nereid/engine/status"
 )
 
-// Random changes, faults, loads, unloads, polls and closes, with clients all the while. "steady" is changed and broken
-// but never taken away on purpose: no request to it may fail. "wild" gets everything. In the end both are mended, and
-// what is in service must be what the repository says. NEREID_SOAK=1 runs ten times as many.
+// Random changes, faults, loads, unloads, polls and closes run while clients send requests. The model "steady" is
+// changed and broken but never unloaded: no request to it may fail. The model "wild" is also unloaded and removed. At
+// the end both are repaired, and the versions in service must be those of the repository. NEREID_SOAK=1 runs ten times
+// as many.
 func TestRandomOperations(t *testing.T) {
 	seeds := uint64(60)
 	if os.Getenv("NEREID_SOAK") != "" {
@@ -89,7 +90,7 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 		r.mend(name, rng)
 	}
 	r.pollAll()
-	r.load("wild") // it may have been unloaded by hand
+	r.load("wild") // it may have been unloaded on request
 	r.load("steady")
 	close(stop)
 	clients.Wait()
@@ -98,7 +99,7 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// disturb changes something in a model's folder, for the better or the worse.
+// disturb makes a random change in a model's folder, which may break or repair it.
 func (r *rig) disturb(name string, rng *rand.Rand) {
 	version := fmt.Sprintf("%s/%d/", name, 1+rng.IntN(3))
 	switch rng.IntN(6) {
@@ -117,7 +118,7 @@ func (r *rig) disturb(name string, rng *rand.Rand) {
 	}
 }
 
-// mend makes a model's folder one that loads.
+// mend repairs a model's folder.
 func (r *rig) mend(name string, rng *rand.Rand) {
 	for v := range 3 {
 		r.remove(fmt.Sprintf("%s/%d/broken", name, v+1))
@@ -129,7 +130,7 @@ func (r *rig) mend(name string, rng *rand.Rand) {
 	r.write(name+"/config.pbtxt", policy(policies[rng.IntN(len(policies))]))
 }
 
-// checkEnd compares what is in service with what the repository says.
+// checkEnd compares the versions in service with the repository.
 func (r *rig) checkEnd(name string) {
 	r.t.Helper()
 	src, err := r.find(name)

@@ -95,7 +95,7 @@ func TestResidencyHitRate(t *testing.T) {
 	}
 }
 
-// A GPU's budget is held against what is measured there, not against the size of the files.
+// The budget of a GPU limits the measured memory, not the size of the files.
 func TestResidencyOfGPUMemory(t *testing.T) {
 	r := twelve(t, func(o *Options) { o.Residency = residency.Budget{GPU: map[int]int64{1: 550}} })
 	r.b.onGPU = 100
@@ -122,7 +122,7 @@ func TestResidencyOfGPUMemory(t *testing.T) {
 	}
 }
 
-// Many clients at once, over the same budget: nobody fails, and the memory stays within it.
+// With many concurrent clients no request fails, and the memory stays within the budget.
 func TestResidencyUnderLoad(t *testing.T) {
 	r := twelve(t, func(o *Options) { o.Residency.Patience = 20 * time.Millisecond })
 	if failed, err := r.LoadAll(t.Context()); err != nil || len(failed) > 0 {
@@ -148,7 +148,7 @@ func TestResidencyUnderLoad(t *testing.T) {
 	}
 }
 
-// Whenever it is looked, what is loaded counts: else another load finds room that is not there.
+// A loaded model counts at every moment: otherwise another load would find room that does not exist.
 func TestLoadedMemoryCountsImmediately(t *testing.T) {
 	r := twelve(t, nil)
 	looked := 0
@@ -179,8 +179,8 @@ func TestLoadedMemoryCountsImmediately(t *testing.T) {
 	}
 }
 
-// A load that turns out larger than its files waits for room, and what it holds counts meanwhile: a third is not let
-// in.
+// A model that turns out larger than its files waits for room, and its memory counts meanwhile: a third load has to
+// wait.
 func TestOversizeReservationsCount(t *testing.T) {
 	r := twelve(t, nil)
 	r.load("m0")
@@ -192,7 +192,7 @@ func TestOversizeReservationsCount(t *testing.T) {
 		<-busy
 	}
 	var wg sync.WaitGroup
-	for _, name := range []string{"m0", "m1"} { // at work: they do not leave
+	for _, name := range []string{"m0", "m1"} { // they execute requests, so they are not evicted
 		wg.Go(func() {
 			if err := r.ask(name); err != nil {
 				t.Error(err)
@@ -200,7 +200,7 @@ func TestOversizeReservationsCount(t *testing.T) {
 		})
 		<-began
 	}
-	r.b.size = 400 // 200 are taken
+	r.b.size = 400 // 200 are in use
 	fitting := make(chan error, 1)
 	go func() { fitting <- r.Load(t.Context(), "m2", nil) }()
 	var used int64
@@ -283,7 +283,7 @@ func TestResidencyRules(t *testing.T) {
 			<-working
 			r.b.execute = nil
 			for i := range 5 {
-				r.load(fmt.Sprintf("m%d", 1+i)) // the last one needs a place, and m0 was used longest ago
+				r.load(fmt.Sprintf("m%d", 1+i)) // the last one needs room, and m0 was used longest ago
 			}
 			if !slices.Contains(r.resident(), "m0") {
 				t.Error("it left")
@@ -372,7 +372,7 @@ func TestResidencyRules(t *testing.T) {
 	}
 }
 
-// Models leave after a time without requests, but not a pinned one.
+// Models without requests are evicted after a time, except pinned ones.
 func TestIdleModelsAreEvicted(t *testing.T) {
 	yes := true
 	r := newRig(t, func(o *Options) { o.Residency.Idle = time.Millisecond })
@@ -389,7 +389,7 @@ func TestIdleModelsAreEvicted(t *testing.T) {
 	}
 }
 
-// Models that grow as they work leave until the others fit.
+// If models grow as they execute, models are evicted until the rest fit.
 func TestGrowingModelsCauseEviction(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Residency.Host, o.Residency.Idle = 550, time.Hour })
 	var size atomic.Int64
@@ -410,7 +410,7 @@ func TestGrowingModelsCauseEviction(t *testing.T) {
 	}
 }
 
-// With the policy resources first a reload closes the old before it loads the new, and no request is lost.
+// With the policy resources_first a reload closes the old model before it loads the new one, and no request is lost.
 func TestReloadPolicies(t *testing.T) {
 	for _, policyName := range []string{ReloadAvailability, ReloadResources} {
 		t.Run(policyName, func(t *testing.T) {

@@ -23,15 +23,15 @@ import (
 	"nereid/engine/tensor"
 )
 
-// picky is the identity backend with faults by hand: a version folder with a file named broken does not load, and
-// hooks run in Load and Execute.
+// picky is the identity backend with faults for tests: it fails to load a version folder that has a file named broken,
+// and calls hooks in Load and Execute.
 type picky struct {
 	backend.Backend
 	load    func(ctx context.Context, s backend.Spec) error
 	execute func(ctx context.Context)
 	sizeNow func() int64 // in place of size
-	size    int64        // of every model that is loaded from now on, as it says; 0: it does not say
-	onGPU   int64        // that it takes of GPU 1, as it says; 0: it does not say
+	size    int64        // the memory that every model loaded from now on reports; 0: it reports none
+	onGPU   int64        // the memory of GPU 1 that it reports; 0: it reports none
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -125,7 +125,7 @@ func (i *pickyInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	return i.Instance.Execute(ctx, b)
 }
 
-// rig is a manager on a repository of its own.
+// rig is a manager with a temporary repository.
 type rig struct {
 	*Manager
 	t    testing.TB
@@ -176,7 +176,7 @@ func (r *rig) changed() {
 	r.cond.Broadcast()
 }
 
-// until waits for changes until ok.
+// until waits until ok returns true; it checks after each change.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -201,7 +201,7 @@ func (r *rig) until(what string, ok func() bool) {
 	}
 }
 
-// poll looks at the repositories until nothing is left to do, as Run does over time.
+// poll scans the repositories until no change is pending, as Run does over time.
 func (r *rig) pollAll() {
 	clear(r.poller.waiting)
 	for {
@@ -225,13 +225,13 @@ func (r *rig) pollAll() {
 	}
 }
 
-// loadPolled loads a model as polling does that found src, and that look finds again.
+// loadPolled loads a model like polling that found src; look finds the model again.
 func (r *rig) loadPolled(src *repo.Model, look func() (*repo.Model, error)) error {
 	return dependentsOf(r.Manager).change(src.Key,
 		func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
 }
 
-// wait waits for the changes under way that polling began.
+// wait waits for the changes that polling has started.
 func (r *rig) wait() {
 	r.until("changes end", func() bool {
 		r.Manager.mu.Lock()
@@ -310,7 +310,7 @@ func (r *rig) check(what, name string, want ...int64) {
 	}
 }
 
-// reason returns why a version is not as it should be; of version 0: why the model is not.
+// reason returns the reason of a version; for version 0 the error of the model.
 func (r *rig) reason(name string, version int64) string {
 	s, _ := r.Model(name)
 	if version == 0 && s.Err != nil {

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/status"
 )
 
-// One version alone is loaded or unloaded, and the others do not notice.
+// Loading or unloading one version does not affect the others.
 func TestLoadAndUnloadOfOneVersion(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("latest { num_versions: 1 }"))
@@ -88,7 +88,7 @@ func TestLoadAndUnloadOfOneVersion(t *testing.T) {
 	}
 }
 
-// A version loaded alone does not hide from polling what changed in the others meanwhile.
+// Loading one version does not hide changes of the others from polling.
 func TestLoadOfOneVersionHidesNoChange(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("specific { versions: [ 1 ] }"))

@@ -15,9 +15,9 @@ import (
 	"nereid/engine/repo"
 )
 
-// Thousands of random lives of one model: changes whose versions fail or not, refused configurations, loads and unloads
-// of the whole and of one version, evictions, suspensions, and drains that end whenever they like. After every event
-// the machine's promises must hold; see world.check. NEREID_SOAK=1 runs ten times as many.
+// Thousands of random sequences of events of one model: changes with versions that fail or not, refused configurations,
+// loads and unloads of the model and of one version, evictions, suspensions, and drains that end at random times. After
+// every event the invariants of world.check must hold. NEREID_SOAK=1 runs ten times as many.
 func TestStateMachine(t *testing.T) {
 	lives := uint64(2000)
 	if os.Getenv("NEREID_SOAK") != "" {
@@ -38,7 +38,7 @@ func TestStateMachine(t *testing.T) {
 	}
 }
 
-// world is what the manager is in earnest: it loads, and closes what drains.
+// world stands for the manager: it loads models, and closes those that drain.
 type world struct {
 	rng      *rand.Rand
 	l        life
@@ -75,7 +75,7 @@ func (w *world) do(ev event) effects {
 	return fx
 }
 
-// check holds the machine to its promises.
+// check checks the invariants of the state machine.
 func (w *world) check(fx effects) {
 	if !maps.Equal(w.table, w.l.serving()) {
 		w.fail("the table serves %v, the index says %v", w.table, w.l.serving())
@@ -169,7 +169,7 @@ func (w *world) something() {
 	}
 }
 
-// change is a change of the model as the manager makes it, with drains that end meanwhile.
+// change is a change of the model as the manager makes it; drains may end during it.
 func (w *world) change() {
 	w.do(claimed{})
 	if w.rng.IntN(3) == 0 {
@@ -226,7 +226,7 @@ func (w *world) change() {
 		w.rng.IntN(2) == 0}, before, failures)
 }
 
-// conclude is the end of a change, and what is promised of it.
+// conclude ends a change and checks its result.
 func (w *world) conclude(ev tried, before map[int64]*model.Model, failures int) {
 	w.do(ev)
 	for _, r := range ev.results {
@@ -252,7 +252,7 @@ func (w *world) conclude(ev tried, before map[int64]*model.Model, failures int) 
 	}
 }
 
-// end closes: after it nothing may be left.
+// end closes the manager: no model may be left afterwards.
 func (w *world) end() {
 	w.do(retired{})
 	for len(w.draining) > 0 && w.fault == "" {

@@ -58,7 +58,7 @@ func TestGPUMemoryMetrics(t *testing.T) {
 			t.Errorf("there are pools without a GPU:\n%s", none)
 		}
 	})
-	t.Run("C071 the pools on GPUs, and what went which way", func(t *testing.T) {
+	t.Run("C071 the pools on GPUs, and the bytes copied in each direction", func(t *testing.T) {
 		has(t, text(Options{GPUMemory: m}), `nereid_cuda_memory_pool_total_bytes{gpu="1"} 512`,
 			`nereid_cuda_memory_pool_used_bytes{gpu="1"} 0`,
 			`nereid_cuda_memory_pool_misses_total{gpu="1"} 1`, `nereid_cuda_bound_bytes_total{tensors="input"} 10`,

@@ -59,7 +59,7 @@ func TestGPUMetrics(t *testing.T) {
 	t.Run("E021 nv_gpu_power", func(t *testing.T) {
 		has(t, both, `nv_gpu_power_usage{gpu_uuid="GPU-a"} 58.954`, `nv_gpu_power_limit{gpu_uuid="GPU-a"} 300`)
 	})
-	t.Run("E022 nv_energy_consumption since the start, of cards that tell it", func(t *testing.T) {
+	t.Run("E022 nv_energy_consumption since the start, of GPUs that report it", func(t *testing.T) {
 		has(t, both, "# TYPE nv_energy_consumption counter", `nv_energy_consumption{gpu_uuid="GPU-a"} 0`)
 		if strings.Contains(both, `nv_energy_consumption{gpu_uuid="GPU-b"}`) {
 			t.Error("a figure that a card does not tell is written")

@@ -11,8 +11,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// detailed are three models' statistics: one plain with three requests, one cached with a miss and a hit, one decoupled
-// with a stream of two responses and one that is still silent.
+// detailed returns the statistics of three models: one with three requests, one with a cache miss and a cache hit, and
+// a decoupled one with a stream of two responses.
 func detailed(keep stats.Detail) *stats.Registry {
 	g := stats.NewDetailedRegistry(keep)
 	plain, cached, decoupled := g.Version("plain", 1), g.Version("cached", 1), g.Version("tokens", 3)
@@ -146,7 +146,7 @@ func TestLatencies(t *testing.T) {
 	})
 }
 
-// A scrape is whole also when a model is unloaded between the two looks at the statistics.
+// A scrape is complete also if a model is unloaded between its two reads of the statistics.
 func TestLatenciesDuringUnload(t *testing.T) {
 	g := detailed(stats.Detail{Summaries: true, Histograms: true})
 	e, err := New(Options{Source: leaving{g}, OmitOwn: true, OmitCPU: true, Proc: procFolder(t)})

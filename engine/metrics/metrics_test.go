@@ -24,7 +24,7 @@ type source []stats.Snapshot
 
 func (s source) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return append(dst[:0], s...) }
 
-// threeRequests are the numbers of three requests of batch 2 to one model, and a failed one to another.
+// threeRequests counts three requests of batch size 2 to one model, and a failed one to another.
 func threeRequests() source {
 	a := stats.Snapshot{Model: "identity_ort", Version: 1, Pending: 0}
 	a.LoadTime = 4683712 * time.Nanosecond
@@ -63,7 +63,7 @@ func procFolder(t *testing.T) string {
 	return dir
 }
 
-// moving are the samples whose values depend on when and where the test runs.
+// moving matches the samples whose values depend on the time and the machine.
 var moving = regexp.MustCompile(`(?m)^(nereid_uptime_seconds|nereid_goroutines|nereid_process_resident_memory_bytes) .*$`)
 
 func TestText(t *testing.T) {

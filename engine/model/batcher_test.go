@@ -11,7 +11,8 @@ import (
 	"nereid/engine/backend/builtin"
 )
 
-// A library that Triton would cut the batches with is told of: ignoring it changes no answer, but what a batch holds.
+// A library with which Triton would form the batches is logged: it is ignored, which changes the batches but no
+// response.
 func TestBatchStrategyLibraryIsLogged(t *testing.T) {
 	const text = `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } ` +
 		`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } `

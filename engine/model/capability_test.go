@@ -25,7 +25,7 @@ func (c cards) GPUs() (all []device.GPU, _ error) {
 func (cards) Close() error                        { return nil }
 func (cards) Read(string) (device.Reading, error) { return device.Reading{}, nil }
 
-// noting is a backend for GPUs that notes which file it was to load.
+// noting is a backend for GPUs that records which file it has to load.
 type noting struct {
 	backend.Backend
 	file *string

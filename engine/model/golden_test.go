@@ -11,7 +11,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// A version serves only if it answers the golden requests beside it as they say.
+// A version goes into service only if it answers its golden requests as expected.
 func TestGoldenRequests(t *testing.T) {
 	const add = `backend: "add_sub" max_batch_size: 4
 		input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } input { name: "INPUT1" data_type: TYPE_FP32 dims: 2 }

@@ -20,7 +20,7 @@ import (
 	"nereid/engine/status"
 )
 
-// fullCard is a machine with one GPU of whose memory a share is in use; below 0 it cannot be read.
+// fullCard is a machine with one GPU. share is the part of its memory that is in use; below 0 it cannot be read.
 type fullCard float64
 
 func (fullCard) GPUs() ([]device.GPU, error) { return []device.GPU{{UUID: "GPU-a", Major: 8}}, nil }
@@ -73,11 +73,11 @@ func TestModelLoadGPULimit_A073_H085(t *testing.T) {
 	}
 }
 
-// meter is a machine with two GPUs on which loads take what a test says, and whose driver may know processes.
+// meter is a machine with two GPUs. A test sets how much memory loads take and what the driver knows of processes.
 type meter struct {
 	mu        sync.Mutex
 	used      [2]uint64
-	processes map[int]uint64 // of GPU 1; nil: the driver does not tell
+	processes map[int]uint64 // of GPU 1; nil: the driver does not report them
 }
 
 func (*meter) GPUs() ([]device.GPU, error) {
@@ -204,7 +204,7 @@ func TestMemoryOfGPUs(t *testing.T) {
 	}
 }
 
-// Instances that are added while the model serves count, too; those of a GPU that it leaves do not.
+// Instances that are added while the model serves are counted; those on a GPU that it no longer uses are not.
 func TestMemoryOfGPUsFollowsInstances(t *testing.T) {
 	d := &meter{}
 	machine, err := device.NewMachine(device.Options{Driver: d, Log: slog.New(slog.DiscardHandler)})

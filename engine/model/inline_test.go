@@ -55,7 +55,7 @@ func TestInlinePolicy(t *testing.T) {
 	}
 }
 
-// A model in a process of its own runs a request inline only while it has no other, on goroutines that may wait.
+// A model in a separate process runs a request inline only if it has no other request, on goroutines that may block.
 func TestInlineWithoutOtherRequests(t *testing.T) {
 	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
 		`dims: 1 } max_batch_size: 8 `

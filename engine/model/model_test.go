@@ -422,7 +422,7 @@ func TestSignatureChecks(t *testing.T) {
 			defer r.Release()
 			start := time.Now()
 			err := s.check(r)
-			if d := time.Since(start); d > time.Minute { // it has run away
+			if d := time.Since(start); d > time.Minute { // it took far too long
 				t.Errorf("check took %v", d)
 			}
 			if tt.want == "" {
@@ -441,7 +441,7 @@ func TestSignatureChecks(t *testing.T) {
 	}
 }
 
-// A model that is not decoupled gets its one answer also from a backend that works on a goroutine of its own.
+// A request to a model that is not decoupled gets its response also if the backend responds on another goroutine.
 func TestBuiltinDecoupledBackendsServeOneResponse(t *testing.T) {
 	cfg := config(t, `backend: "square" instance_group { count: 1 kind: KIND_CPU } input { name: "IN" data_type: `+
 		`TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`)
@@ -490,7 +490,7 @@ func TestFailureReasons(t *testing.T) {
 	}
 }
 
-// Refused requests leave nothing behind that could keep the model from closing, and may be failed by their caller.
+// Refused requests do not delay the closing of the model, and their caller may fail them.
 func TestRefusedRequestsDoNotHoldTheModel(t *testing.T) {
 	m, err := Load(t.Context(), spec(config(t, identity("TYPE_UINT8", "[ 1 ]", "")), t.TempDir(), builtin.Identity()))
 	if err != nil {

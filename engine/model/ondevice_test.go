@@ -14,7 +14,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// deviceUser is the identity backend, whose models look at where inputs are.
+// deviceUser is the identity backend; its models record where inputs are.
 type deviceUser struct {
 	backend.Backend
 	where []bool // of every input that was executed: it was on a GPU
@@ -47,7 +47,7 @@ func (u *deviceUser) look(b *infer.Batch) error {
 	return nil
 }
 
-// looker is a trace that wants to see tensors, or not.
+// looker is a trace that copies tensors if it is true.
 type looker bool
 
 func (l looker) Admitted(*infer.Request)                   {}
@@ -55,8 +55,8 @@ func (l looker) Responded(*infer.Request, *infer.Response) {}
 func (l looker) Child() infer.Trace                        { return l }
 func (l looker) KeepsTensors() bool                        { return bool(l) }
 
-// Inputs on a GPU get to the instances of models that take them, unless somebody else looks into them; every request
-// gets the answer that it would get with its inputs in the host's memory.
+// Inputs on a GPU reach the instances of models that take them, unless the server itself has to read them. Every
+// request gets the same response as with its inputs in the host's memory.
 func TestInputsOnDevices(t *testing.T) {
 	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
 		`dims: 2 } max_batch_size: 8 `

@@ -15,10 +15,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// held is the identity backend whose instances wait for leave before each batch.
+// held is the identity backend whose instances wait for permission before each batch.
 type held struct {
 	*recorder
-	began chan int // rows of a batch that waits for leave
+	began chan int // rows of a batch that waits for permission
 	leave chan struct{}
 }
 
@@ -111,7 +111,7 @@ func TestRefusedRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A thousand clients with requests of mixed sizes: every reply has its own request's values.
+// A thousand clients send requests of mixed sizes: every response has the values of its request.
 func TestConcurrentRequestsGetTheirOwnRows(t *testing.T) {
 	for _, tt := range []struct{ name, batching string }{
 		{"E5 plain", ``},

@@ -79,7 +79,7 @@ func TestResponseCache_C078(t *testing.T) {
 	}
 }
 
-// A version that is loaded again does not get the answers of the one before: its files may have changed.
+// A reloaded version does not use the cached responses of the previous one: its files may have changed.
 func TestReloadDoesNotReuseCachedResponses(t *testing.T) {
 	c, err := cache.New(1 << 20)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestErrorResponsesAreNotCached(t *testing.T) {
 	}
 }
 
-// Every request gets the answer to its own inputs while entries come and go.
+// Every request gets the response for its inputs while entries are inserted and dropped.
 func TestCacheUnderLoad_E6(t *testing.T) {
 	m, _, c := cachedModel(t, cachedIdentity, 8<<10)
 	var wg sync.WaitGroup

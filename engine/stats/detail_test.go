@@ -99,7 +99,7 @@ func TestDistributions(t *testing.T) {
 	if h := d.Histograms[Queue]; !slices.Equal(h.Counts, []uint64{2, 3, 0, 0, 0, 0}) {
 		t.Errorf("histogram of the queue %+v, want 2 up to 100 us and 3 up to 1 ms", h)
 	}
-	// A reload keeps what it can.
+	// A reload keeps the latencies whose kind stays the same.
 	v.SetKind(Kind{Cached: true, Buckets: map[Phase][]float64{ComputeInfer: {1}}})
 	v.Distributions(nil, &d)
 	if h := d.Histograms[ComputeInfer]; h.Count != 0 || len(h.Counts) != 2 || d.Histograms[Queue].Count != 5 ||
@@ -121,7 +121,7 @@ func TestFirstResponse(t *testing.T) {
 	out := func() *infer.Response { return &infer.Response{Outputs: make([]tensor.Tensor, 1)} }
 	send(out(), out(), &infer.Response{Final: true})
 	send(&infer.Response{}, &infer.Response{Final: true}) // an empty one is a response
-	send(&infer.Response{Final: true})                    // the end alone is none
+	send(&infer.Response{Final: true})                    // an empty final response is not counted
 	var d Distributions
 	v.Distributions(nil, &d)
 	if h := d.Histograms[FirstResponse]; h.Count != 2 || h.Unit != time.Millisecond ||

@@ -10,7 +10,7 @@ import (
 	"nereid/engine/status"
 )
 
-// served is what a model does with its requests, as far as the statistics see.
+// served does what a model does with its requests, as far as it affects the statistics.
 type served struct {
 	v      *Version
 	reason Reason
@@ -23,7 +23,7 @@ func (s *served) Finished(r *infer.Request, resp *infer.Response) {
 	s.v.Finished(r, resp, s.reason)
 }
 
-// run sends requests of the given rows through one batch; fail says which fail.
+// run counts requests with the given rows in one batch; fail selects those that fail.
 func (s *served) run(fail func(i int) error, rows ...int) {
 	b := infer.NewBatch()
 	var all []*infer.Request
@@ -118,7 +118,7 @@ func TestCountersAddUp_B063(t *testing.T) {
 	}
 }
 
-// G1: whoever looks while requests are counted sees numbers that agree with each other and never fall.
+// G1: snapshots during requests are consistent, and their numbers never decrease.
 func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 	g := NewRegistry()
 	s := &served{v: g.Version("m", 1), reason: BackendFailure}
@@ -158,7 +158,7 @@ func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 	}
 }
 
-// A snapshot is a copy: counting on does not change it.
+// A snapshot is a copy: later requests do not change it.
 func TestSnapshotIsACopy(t *testing.T) {
 	s := &served{v: NewRegistry().Version("m", 1)}
 	s.run(nil, 1)

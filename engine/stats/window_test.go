@@ -36,7 +36,7 @@ func TestWindowBuckets(t *testing.T) {
 	}
 }
 
-// Whatever the latencies are, a quantile is that of the exact rank, to within 1 %.
+// For all latencies, a quantile is within 1 % of the latency at the exact rank.
 func TestWindowQuantiles(t *testing.T) {
 	shares := []float64{0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1}
 	for seed := range uint64(20) {
@@ -79,14 +79,14 @@ func TestWindowForgetsAfterAMinute(t *testing.T) {
 	if w.total.Count != 2 || w.total.Ns != 190_000 {
 		t.Errorf("all are %d of %d ns; what is forgotten must stay in count and sum", w.total.Count, w.total.Ns)
 	}
-	// A slow request may have begun, and been stamped, before one that was counted already.
+	// A slow request may have an earlier timestamp than one that was counted before.
 	w.observe(9*minute, 5*time.Microsecond)
 	if got := half(10 * minute); got != 5 {
 		t.Errorf("a latency with an older stamp is counted as %v, want 5", got)
 	}
 }
 
-// What runs for a while in the same octaves allocates nothing more.
+// A window allocates nothing when its latencies stay in the same octaves.
 func TestAllocationsOfWindow(t *testing.T) {
 	var w window
 	at := minute

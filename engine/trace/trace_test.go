@@ -54,7 +54,7 @@ func shut(t *testing.T, tr *Tracer) {
 	}
 }
 
-// one sends a request through what a front end, a model and an instance do with it, and reports whether it was traced.
+// one does with a request what a front end, a model and an instance do, and reports whether it was traced.
 func one(t *testing.T, tr *Tracer, model, id string, p Parent, inputs ...tensor.Tensor) bool {
 	t.Helper()
 	trace := tr.Sample(model, p)
@@ -74,7 +74,7 @@ func one(t *testing.T, tr *Tracer, model, id string, p Parent, inputs ...tensor.
 	return true
 }
 
-// execute runs a request; its backend tells of activities.
+// execute executes a request whose backend records activities.
 func execute(t *testing.T, r *infer.Request, activities ...string) {
 	t.Helper()
 	r.Times.Arrived = infer.Now()
@@ -184,7 +184,7 @@ func TestEnsembleTracesHaveParents(t *testing.T) {
 	step.ModelName, step.Served, step.Trace = "step", served{"step"}, r.Trace.Child()
 	execute(t, step)
 	step.Release()
-	root.End() // the client is gone, the ensemble still runs
+	root.End() // the client has disconnected, the ensemble still runs
 	if n := len(tr.queue); n != 0 {
 		t.Errorf("%d traces are written before their request has ended", n)
 	}
@@ -345,7 +345,7 @@ func TestFiles_E038(t *testing.T) {
 	}
 }
 
-// The file is whole JSON while traces are being added.
+// The file is valid JSON at every moment while traces are written.
 func TestTraceFileIsAlwaysValidJSON(t *testing.T) {
 	w := writer{log: slog.New(slog.DiscardHandler), file: filepath.Join(t.TempDir(), "t"),
 		groups: map[*setting]*array{}}
@@ -605,7 +605,7 @@ func TestOpenTelemetry_E042(t *testing.T) {
 	}
 }
 
-// busy sends a traced request whose backend tells of activities.
+// busy sends a traced request whose backend records activities.
 func busy(t *testing.T, tr *Tracer, activities ...string) {
 	t.Helper()
 	trace := tr.Sample("m", Parent{})
