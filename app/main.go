@@ -31,46 +31,53 @@ func commands() []command.Command {
 	return []command.Command{
 		{Names: []string{"worker"}, Hidden: true, Run: serveWorker},
 		{Names: []string{tunecmd.PrivateServe}, Hidden: true, Run: servePrivately},
-		{Names: []string{"serve"}, Args: "[options]", Help: "serve; see nereid serve --help",
-			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return serveCommand(ctx, e, false, e.Program+" serve", args)
-			}},
-		{Names: []string{""}, Args: "[options]",
-			Help: "serve and open the GUI, in a window where this build has one and else in the browser",
-			Run:  startPlain},
-		{Names: []string{"validate"}, Args: "...",
-			Help: "find every fault of model repositories; see nereid validate --help", Run: admin.Validate},
-		{Names: []string{"config"}, Args: "generate",
-			Help: "write a config.pbtxt from a model file or folder; see nereid config --help", Run: admin.Config},
-		{Names: []string{"perf"}, Args: "...", Help: "measure a server under load; see nereid perf --help",
-			Run: perfcmd.Run},
-		{Names: []string{"tune"}, Args: "...", Help: "find a model's best configuration; see nereid tune --help",
-			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return tunecmd.Run(ctx, e, tuneProgram(), args)
-			}},
-		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use",
-			Run: admin.Devices},
-		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help",
-			Run: admin.Token},
-		{Names: []string{"backup"}, Args: "<file>",
-			Help: "copy history, settings and tokens into a file; nereid restore takes them back", Run: admin.Backup},
+		{Names: []string{"serve"}, Args: "[options]", Run: serveNow, Help: "serve; see nereid serve --help"},
+		{Names: []string{""}, Args: "[options]", Run: startPlain,
+			Help: "serve and open the GUI, in a window where this build has one and else in the browser"},
+		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
+			Help: "find every fault of model repositories; see nereid validate --help"},
+		{Names: []string{"config"}, Args: "generate", Run: admin.Config,
+			Help: "write a config.pbtxt from a model file or folder; see nereid config --help"},
+		{Names: []string{"perf"}, Args: "...", Run: perfcmd.Run,
+			Help: "measure a server under load; see nereid perf --help"},
+		{Names: []string{"tune"}, Args: "...", Run: tune,
+			Help: "find a model's best configuration; see nereid tune --help"},
+		{Names: []string{"devices"}, Args: "[options]", Run: admin.Devices,
+			Help: "show the CPUs and GPUs that models may use"},
+		{Names: []string{"token"}, Args: "...", Run: admin.Token,
+			Help: "make, list and revoke access tokens; see nereid token --help"},
+		{Names: []string{"backup"}, Args: "<file>", Run: admin.Backup,
+			Help: "copy history, settings and tokens into a file; nereid restore takes them back"},
 		{Names: []string{"restore"}, Run: admin.Restore},
-		{Names: []string{"install"}, Args: "...",
-			Help: "install what models of a framework need; see nereid install --help", Run: admin.Install},
-		{Names: []string{"licenses", "licences"}, Help: "print the licences of what the program is made of",
-			Run: func(_ context.Context, e *command.Env, _ []string) int {
-				return e.ExitStatus(licenses.Write(e.Stdout), "")
-			}},
-		{Names: []string{"version", "--version"}, Help: "print the version",
-			Run: func(_ context.Context, e *command.Env, _ []string) int {
-				fmt.Fprintf(e.Stdout, "nereid %s (Triton protocol %s)\n", e.Version, engine.ServerVersion)
-				return 0
-			}},
-		{Names: []string{"help", "--help", "-h"}, Run: func(_ context.Context, e *command.Env, _ []string) int {
-			fmt.Fprint(e.Stdout, commandList())
-			return 0
-		}},
+		{Names: []string{"install"}, Args: "...", Run: admin.Install,
+			Help: "install what models of a framework need; see nereid install --help"},
+		{Names: []string{"licenses", "licences"}, Run: printLicenses,
+			Help: "print the licences of what the program is made of"},
+		{Names: []string{"version", "--version"}, Run: printVersion, Help: "print the version"},
+		{Names: []string{"help", "--help", "-h"}, Run: printHelp},
 	}
+}
+
+func serveNow(ctx context.Context, e *command.Env, args []string) int {
+	return serveCommand(ctx, e, false, e.Program+" serve", args)
+}
+
+func tune(ctx context.Context, e *command.Env, args []string) int {
+	return tunecmd.Run(ctx, e, tuneProgram(), args)
+}
+
+func printLicenses(_ context.Context, e *command.Env, _ []string) int {
+	return e.ExitStatus(licenses.Write(e.Stdout), "")
+}
+
+func printVersion(_ context.Context, e *command.Env, _ []string) int {
+	fmt.Fprintf(e.Stdout, "nereid %s (Triton protocol %s)\n", e.Version, engine.ServerVersion)
+	return 0
+}
+
+func printHelp(_ context.Context, e *command.Env, _ []string) int {
+	fmt.Fprint(e.Stdout, commandList())
+	return 0
 }
 
 // commandList is the text of nereid help.
@@ -126,11 +133,7 @@ func serveCommand(ctx context.Context, e *command.Env, asTriton bool, program st
 
 // serveWorker runs in the process of a model.
 func serveWorker(ctx context.Context, e *command.Env, args []string) int {
-	if err := backends.ServeWorker(ctx, args, e.Stderr); err != nil {
-		fmt.Fprintln(e.Stderr, "error:", err)
-		return 1
-	}
-	return 0
+	return e.ExitStatus(backends.ServeWorker(ctx, args, e.Stderr), "")
 }
 
 // servePrivately serves until standard input ends. nereid tune starts its servers with it.
