@@ -22,7 +22,7 @@ import (
 )
 
 // Every listener of a whole server against what a page on another site can make a browser send.
-func TestRequestsOfOtherSites(t *testing.T) {
+func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	r := runServer(t, "")
 	paths := map[string]string{"http": "/v2", "metrics": "/metrics", "ui": "/api/server"}
 	for endpoint, path := range paths {
@@ -90,7 +90,7 @@ func TestRequestsOfOtherSites(t *testing.T) {
 }
 
 // H7: a real start on an address that others can reach, without a token, is refused before anything listens.
-func TestH7_AWideStartIsRefused(t *testing.T) {
+func TestH7_AStartOpenToTheNetworkNeedsAToken(t *testing.T) {
 	for _, option := range []string{"--http-address=0.0.0.0", "--grpc-address=0.0.0.0", "--metrics-address=0.0.0.0",
 		"--ui-address=0.0.0.0",
 		"--http-address=::", "--grpc-address=[::]", "--metrics-address=::", "--ui-address=::"} {
@@ -112,7 +112,7 @@ func TestH7_AWideStartIsRefused(t *testing.T) {
 }
 
 // H8: no spelling of a path, a header or a method gets past the token.
-func TestH8_NoWayAroundTheToken(t *testing.T) {
+func TestH8_NothingBypassesTheToken(t *testing.T) {
 	r := runServer(t, "secret")
 	base := "http://" + r.at("http")
 	paths := []string{"/v2", "/v2/", "//v2", "/v2/./", "/v2/../v2", "/%762", "/V2", "/v2%2f", "/v2;x", "/", "/metrics",
@@ -188,7 +188,7 @@ func rawStatus(t *testing.T, address, method, path, header string) string {
 }
 
 // H9: what a group of endpoints is closed with counts on both protocols, for every group of the case.
-func TestH9_RestrictedGroups(t *testing.T) {
+func TestH9_RestrictedGroupsCountOnBothProtocols(t *testing.T) {
 	const groups = "model-repository,shared-memory,logging,trace"
 	r := runServer(t, "", "--http-restricted-api="+groups+":x-key=value",
 		"--grpc-restricted-protocol="+groups+":key=value")
@@ -294,7 +294,7 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 
 // H12: a tab that is closed half way through an upload leaves no part of the file, and the import goes with the next
 // end.
-func TestH12_AnUploadThatBreaksOff(t *testing.T) {
+func TestH12_AnInterruptedUploadLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	r := runServer(t, "", "--data-dir="+dir)
 	code, text := ask(t, http.DefaultClient, "POST", "http://"+r.at("ui")+"/api/imports", `{}`, "X-Nereid: 1")

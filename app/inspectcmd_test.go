@@ -72,7 +72,11 @@ func sampleFile(t *testing.T, path string) string {
 	return string(b)
 }
 
-const identityText = `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
+// identityText is the configuration of a model that returns its input.
+const identityText = `backend: "identity" ` + identityTensors
+
+const identityTensors = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } ` +
+	`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
 
 func TestValidateCommand(t *testing.T) {
 	p := newProgram(t)
@@ -113,7 +117,8 @@ func TestValidateCommand(t *testing.T) {
 			files: map[string]string{"a/1/model.onnx": "no model", "b/1/model.onnx": mlp},
 			want:  []string{"R/a/1: ", "2 models, 1 with errors; "}},
 		{name: "a configuration that contradicts the file", code: 1, files: map[string]string{"a/1/model.onnx": mlp,
-			"a/config.pbtxt": "platform: \"onnxruntime_onnx\"\nmax_batch_size: 8\ninput { name: \"nosuch\" data_type: " +
+			"a/config.pbtxt": "platform: \"onnxruntime_onnx\"\nmax_batch_size: 8\ninput { name: \"nosuch\" " +
+				"data_type: " +
 				"TYPE_FP32 dims: 784 }\n"},
 			want: []string{"R/a/config.pbtxt:3:"}},
 		{name: "a policy that leaves nothing", code: 1, files: map[string]string{"a/1/x": "",
@@ -124,7 +129,8 @@ func TestValidateCommand(t *testing.T) {
 			want: []string{"R/a: Invalid model name: Could not determine backend for model 'a'"}},
 		{name: "a backend that is not there", code: 1, files: map[string]string{"a/1/x": "",
 			"a/config.pbtxt": `backend: "identiti"`},
-			want: []string{`R/a/config.pbtxt:1:10: unable to find backend library for backend 'identiti', try specifying runtime on the model configuration. did you mean "identity"?`}},
+			want: []string{"R/a/config.pbtxt:1:10: unable to find backend library for backend 'identiti', try " +
+				`specifying runtime on the model configuration. did you mean "identity"?`}},
 		{name: "a backend of Triton's that there is not", code: 1,
 			files: map[string]string{"a/1/x": "", "a/config.pbtxt": strings.Replace(identityText, `"identity"`,
 				`"oneflow"`, 1)},
@@ -190,7 +196,7 @@ func TestValidateCommand(t *testing.T) {
 	}
 }
 
-func TestValidateOfAModelsOwnFolderNamesTheRepository(t *testing.T) {
+func TestValidateOfAModelFolderNamesTheRepository(t *testing.T) {
 	root := writeFiles(t, t.TempDir(), map[string]string{"a/config.pbtxt": identityText, "a/1/x": ""})
 	_, _, errs := newProgram(t).run(t, "validate", filepath.Join(root, "a"))
 	if want := "nereid validate " + root; !strings.Contains(errs, want) {
@@ -338,8 +344,9 @@ func TestHostileConfigurations(t *testing.T) {
 func TestValidateEnsembles(t *testing.T) {
 	backends := inspect.Options{AutoComplete: true, Backends: builtin.All()}
 	ensemble := func(step string) string {
-		return `platform: "ensemble" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
-			ensemble_scheduling { step { model_name: "` + step + `" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } }`
+		return `platform: "ensemble" ` + identityTensors + `
+			ensemble_scheduling { step { model_name: "` + step + `" model_version: -1
+				input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } }`
 	}
 	t.Run("A076 C051 models of one name in two repositories", func(t *testing.T) {
 		first := writeFiles(t, t.TempDir(), map[string]string{"part/config.pbtxt": identityText, "part/1/x": "",
@@ -370,8 +377,10 @@ func TestValidateEnsembles(t *testing.T) {
 		for i := range 40 {
 			for _, side := range []string{"a", "b"} {
 				cfg := ensemble(fmt.Sprintf("a%d", i+1))
-				cfg = strings.Replace(cfg, `output_map { key: "OUTPUT0" value: "OUTPUT0" } }`, `output_map { key: "OUTPUT0" value: "T" } }
-					step { model_name: "`+fmt.Sprintf("b%d", i+1)+`" model_version: -1 input_map { key: "INPUT0" value: "T" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }`, 1)
+				cfg = strings.Replace(cfg, `output_map { key: "OUTPUT0" value: "OUTPUT0" } }`,
+					`output_map { key: "OUTPUT0" value: "T" } }
+					step { model_name: "`+fmt.Sprintf("b%d", i+1)+`" model_version: -1
+						input_map { key: "INPUT0" value: "T" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }`, 1)
 				files[fmt.Sprintf("%s%d/config.pbtxt", side, i)] = cfg
 				files[fmt.Sprintf("%s%d/1/x", side, i)] = ""
 			}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -29,22 +27,12 @@ func (l *logLines) Write(b []byte) (int, error) {
 }
 
 func modelRepository(t *testing.T) string {
-	root := t.TempDir()
-	for path, text := range map[string]string{
-		"good/config.pbtxt": `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`,
+	return writeFiles(t, t.TempDir(), map[string]string{
+		"good/config.pbtxt": identityText,
 		"good/1/x":          "",
-		"bad/config.pbtxt":  `backend: "nosuch" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`,
+		"bad/config.pbtxt":  `backend: "nosuch" ` + identityTensors,
 		"bad/1/x":           "",
-	} {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
+	})
 }
 
 // The server starts, or refuses to, as its options say; one that has started stops in order when its context ends.
@@ -106,7 +94,7 @@ func TestARefusedStartLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAStuckShutdownIsGivenUp_DV52(t *testing.T) {
+func TestAStuckShutdownEndsAfterTheTimeout_DV52(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		if !within(time.Minute, func() { time.Sleep(time.Second) }) || time.Since(start) != time.Second {
@@ -122,7 +110,7 @@ func TestAStuckShutdownIsGivenUp_DV52(t *testing.T) {
 
 // A mistake is not hidden behind two hundred lines of usage, except under tritonserver's name, where scripts may look
 // for it.
-func TestAMistakeIsSaidShortly(t *testing.T) {
+func TestWrongOptionsAreReportedWithoutTheUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args  []string
 		usage bool

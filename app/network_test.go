@@ -17,7 +17,7 @@ import (
 
 // B080: the page opens the server on another address while it runs, beside the loopback listeners, and closes it again.
 // 127.0.0.2 stands for an address of the network: it is one of this machine that nothing listens on.
-func TestOpenToTheNetwork(t *testing.T) {
+func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 	dir := t.TempDir()
 	r := runServer(t, "", "--data-dir="+dir)
 	other := netip.MustParseAddr("127.0.0.2")
@@ -117,7 +117,7 @@ func TestOpenToTheNetwork(t *testing.T) {
 }
 
 // What was chosen counts at the next start, unless options say something else or the tokens are gone.
-func TestOpenAtTheNextStart_B080(t *testing.T) {
+func TestTheNetworkChoiceCountsAtTheNextStart_B080(t *testing.T) {
 	dir := t.TempDir()
 	first := runServer(t, "", "--data-dir="+dir)
 	first.network.candidates = func() []netip.Addr { return nil }

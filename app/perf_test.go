@@ -503,7 +503,7 @@ func TestPerfTLS_F013(t *testing.T) {
 	}
 }
 
-func TestPerfOptionsThatAreWrong(t *testing.T) {
+func TestPerfRefusesWrongOptions(t *testing.T) {
 	dir := writeFiles(t, t.TempDir(), map[string]string{"gaps": "1\nx\n"})
 	for _, tt := range []struct{ line, want string }{
 		{"", "-m: name the model"},

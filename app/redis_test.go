@@ -2,8 +2,6 @@ package app
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +13,9 @@ import (
 func TestRedisCache(t *testing.T) {
 	redis := miniredis.RunT(t)
 	repository := func(version string) string {
-		root := t.TempDir()
-		folder := filepath.Join(root, "m", "1")
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for path, text := range map[string]string{
-			filepath.Join(root, "m",
-				"config.pbtxt"): `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } response_cache { enable: true }`,
-			filepath.Join(folder, "files"): version,
-		} {
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return root
+		return writeFiles(t, t.TempDir(), map[string]string{
+			"m/config.pbtxt": identityText + ` response_cache { enable: true }`, "m/1/files": version,
+		})
 	}
 	start := func(version string) *rig {
 		return runServer(t, "", "--model-repository="+repository(version), "--load-model=m",

@@ -17,8 +17,7 @@ func TestRemoteRepository(t *testing.T) {
 	if err := backend.CreateBucket("models"); err != nil {
 		t.Fatal(err)
 	}
-	config := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
-	for key, text := range map[string]string{"repo/far/config.pbtxt": config, "repo/far/1/x": "x",
+	for key, text := range map[string]string{"repo/far/config.pbtxt": identityText, "repo/far/1/x": "x",
 		"repo/idle/1/x": "x"} {
 		if _, err := backend.PutObject("models", key, nil, strings.NewReader(text), int64(len(text)), nil); err != nil {
 			t.Fatal(err)
@@ -67,8 +66,7 @@ func TestRepositoriesByRelativePath(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(more, "readonly", "second", "1"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	config := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
-	if err := os.WriteFile(filepath.Join(more, "readonly", "second", "config.pbtxt"), []byte(config),
+	if err := os.WriteFile(filepath.Join(more, "readonly", "second", "config.pbtxt"), []byte(identityText),
 		0o444); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"nereid/store"
 )
 
-func TestSecondStartOnTheSameDataFolder(t *testing.T) {
+func TestASecondStartOnTheSameDataFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	first, err := datadir.Open(dir)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestSecondStartOnTheSameDataFolder(t *testing.T) {
 	again.Close()
 }
 
-func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
+func TestTritonserverStartsWithATemporaryDataFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	taken := t.TempDir()
 	first, err := datadir.Open(filepath.Join(taken, "nereid"))
@@ -183,7 +183,7 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 }
 
 // The commonest mistake: --model-repository names a model in place of the folder of models.
-func TestAModelsOwnFolderIsNoRepository(t *testing.T) {
+func TestAModelFolderIsNotARepository(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		files map[string]string

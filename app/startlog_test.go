@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestStartTables(t *testing.T) {
+func TestTheStartLogsTritonsTables(t *testing.T) {
 	more := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(more, "broken", "1"), 0o755); err != nil {
 		t.Fatal(err)
@@ -22,7 +22,8 @@ func TestStartTables(t *testing.T) {
 	text := r.out.String()
 	// A table begins a line after the log's prefix, as in Triton; every line of it begins with + or |, and all have one
 	// length.
-	tables := regexp.MustCompile(`(?m)^I\d{4} [0-9:.]+ \d+ table\.go:\d+\] \n((?:[+|].*\n)+)\n`).FindAllStringSubmatch(text, -1)
+	table := regexp.MustCompile(`(?m)^I\d{4} [0-9:.]+ \d+ table\.go:\d+\] \n((?:[+|].*\n)+)\n`)
+	tables := table.FindAllStringSubmatch(text, -1)
 	if len(tables) != 4 {
 		t.Fatalf("%d tables, want those of agents, backends, models and options in\n%s", len(tables), text)
 	}

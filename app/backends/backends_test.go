@@ -11,7 +11,7 @@ import (
 )
 
 // Backends of frameworks are there by their names, and give way to those of the backend directory.
-func TestFrameworksGiveWay(t *testing.T) {
+func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 	folder := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(folder, "tensorflow"), 0o700),
 		os.WriteFile(filepath.Join(folder, "tensorflow", "model.py"), nil, 0o600)); err != nil {

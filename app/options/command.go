@@ -6,8 +6,8 @@ import (
 	"nereid/app/command"
 )
 
-// ForCommand reads the options for a command. If it returns nil the command ends with that status: ForCommand has printed
-// the help, or what is wrong. program is how the user starts the command.
+// ForCommand reads the options for a command. If it returns nil the command ends with that status: ForCommand has
+// printed the help, or what is wrong. program is how the user starts the command.
 func ForCommand(e *command.Env, asTriton bool, program string, args []string) (c *Config, status int) {
 	c, err := Load(asTriton, args, e.Lookup)
 	if err != nil {

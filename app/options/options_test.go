@@ -430,7 +430,7 @@ func withoutEffect(name string) func(*Config) bool {
 	return func(c *Config) bool { return slices.Contains(c.WithoutEffect, name) }
 }
 
-func TestAllFaultsAtOnce(t *testing.T) {
+func TestAllOptionErrorsAreReportedAtOnce(t *testing.T) {
 	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--model-namespacing=x", "stray",
 		"--metrics-port"}, none)
 	if err == nil {
@@ -491,7 +491,7 @@ func TestClientSharedMemory(t *testing.T) {
 	}
 }
 
-func TestUnderTheNameTritonserver(t *testing.T) {
+func TestDefaultsUnderTheNameTritonserver(t *testing.T) {
 	c, err := Load(true, []string{"--data-dir=x"}, none)
 	if err != nil {
 		t.Fatal(err)
@@ -505,7 +505,7 @@ func TestUnderTheNameTritonserver(t *testing.T) {
 	}
 }
 
-func TestH7_WideAddressNeedsATokenOrLeave(t *testing.T) {
+func TestH7_AddressesOpenToTheNetworkNeedATokenOrConsent(t *testing.T) {
 	env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
 	for _, args := range [][]string{{"--http-address=0.0.0.0"}, {"--grpc-address=192.168.1.2"},
 		{"--metrics-address=::"}, {"--http-address=[::]"}} {

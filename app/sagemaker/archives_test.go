@@ -18,7 +18,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-const identityConfig = `name: "theirs" backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
+const identityConfig = `name: "theirs" backend: "identity" ` +
+	`input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
 
 func writeModel(t *testing.T, folder string) {
 	t.Helper()
@@ -129,14 +130,18 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 		}
 	}
 	step := func(model, out string) string { // the sum of X and X, or their difference
-		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1 input_map { key: "INPUT0" value: "X" }
-			input_map { key: "INPUT1" value: "X" } output_map { key: %q value: "Y" } } }`, model, out)
+		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1
+			input_map { key: "INPUT0" value: "X" } input_map { key: "INPUT1" value: "X" }
+			output_map { key: %q value: "Y" } } }`, model, out)
 	}
 	pass := func(model string) string {
-		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1 input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } } }`, model)
+		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1
+			input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } } }`, model)
 	}
-	const part = `name: "part" backend: "add_sub" input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } input { name: "INPUT1" data_type: TYPE_INT32 dims: 1 }
-		output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 1 }`
+	const part = `name: "part" backend: "add_sub"
+		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } input { name: "INPUT1" data_type: TYPE_INT32 dims: 1 }
+		output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }
+		output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 1 }`
 	for hash, out := range map[string]string{"sum": "OUTPUT0", "difference": "OUTPUT1"} {
 		put(hash+"/model/part", part)
 		put(hash+"/model/inner", `name: "inner" platform: "ensemble" `+head+step("part", out))
@@ -145,9 +150,9 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 	put("two/model/part", part)
 	put("two/model/a", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
 	put("two/model/b", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
-	put("circle/model/a", `platform: "ensemble" `+head+pass("b"))
-	put("circle/model/b", `platform: "ensemble" `+head+pass("a"))
-	put("circle/model/top", `platform: "ensemble" `+head+pass("a"))
+	put("cycle/model/a", `platform: "ensemble" `+head+pass("b"))
+	put("cycle/model/b", `platform: "ensemble" `+head+pass("a"))
+	put("cycle/model/top", `platform: "ensemble" `+head+pass("a"))
 	put("bad/model/part", strings.Replace(part, "add_sub", "nosuch", 1))
 	put("bad/model/e", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
 	e, err := engine.New(engine.Options{
@@ -183,7 +188,7 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 	}
 	for _, tt := range []struct{ hash, want string }{
 		{"sum", ""}, {"difference", ""}, {"two", `ensembles that no other runs: ["a" "b"]`},
-		{"circle", "run each other in a cycle"}, {"bad", "unable to find backend library"},
+		{"cycle", "run each other in a cycle"}, {"bad", "unable to find backend library"},
 	} {
 		err := a.Load(t.Context(), tt.hash, root+"/"+tt.hash+"/model")
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -229,7 +234,7 @@ func (r *refusing) UnloadModel(_ context.Context, name string, _ bool) error {
 }
 
 // What could not be unloaded at once is unloaded by the next request.
-func TestArchiveIsUnloadedInTheEnd(t *testing.T) {
+func TestAnArchiveIsUnloadedByTheNextRequest(t *testing.T) {
 	root, repository := t.TempDir(), t.TempDir()
 	for name, config := range map[string]string{
 		"part": `backend: "identity"`,

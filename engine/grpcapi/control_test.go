@@ -112,8 +112,10 @@ func TestControl(t *testing.T) {
 		{name: "B064 RepositoryModelLoad with a config and a file", call: func() answer {
 			_, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
-					"config":            {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: "{}"}},
-					"file:1/model.onnx": {ParameterChoice: &inferencepb.ModelRepositoryParameter_BytesParam{BytesParam: []byte{1}}},
+					"config": {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{
+						StringParam: "{}"}},
+					"file:1/model.onnx": {ParameterChoice: &inferencepb.ModelRepositoryParameter_BytesParam{
+						BytesParam: []byte{1}}},
 				}})
 			return value(e.loaded["id"].ConfigJSON+string(e.loaded["id"].Files["1/model.onnx"]), err)
 		}, want: "{}\x01"},
@@ -133,7 +135,8 @@ func TestControl(t *testing.T) {
 		{name: "B064 RepositoryModelUnload with its dependents", call: func() answer {
 			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "ens",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
-					"unload_dependents": {ParameterChoice: &inferencepb.ModelRepositoryParameter_BoolParam{BoolParam: true}}}})
+					"unload_dependents": {ParameterChoice: &inferencepb.ModelRepositoryParameter_BoolParam{
+						BoolParam: true}}}})
 			return value(e.unloaded == "ens" && e.dependents, err)
 		}, want: true},
 		{name: "SystemSharedMemoryStatus", call: func() answer {
@@ -267,7 +270,7 @@ func TestMessageOverTheLimit(t *testing.T) {
 	}
 }
 
-func TestPanicIsOneCallsFailure(t *testing.T) {
+func TestAPanicFailsOnlyItsCall(t *testing.T) {
 	e := newFakeEngine(testModels()...)
 	e.seen = func(*infer.Request) { panic("bug") }
 	conn, _ := start(t, e, func(o *Options) { o.Log = slog.New(slog.DiscardHandler) })

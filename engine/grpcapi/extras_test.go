@@ -52,8 +52,9 @@ func TestReflection_B069(t *testing.T) {
 		if !slices.Contains(names, inferenceService) || !slices.Contains(names, healthService) || len(names) != 4 {
 			t.Errorf("services %v", names)
 		}
-		got, err = ask(t, conn, &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{
-			FileContainingSymbol: "inference.ModelInferRequest"}})
+		symbol := &reflectionv1.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: "inference.ModelInferRequest"}
+		got, err = ask(t, conn, &reflectionv1.ServerReflectionRequest{MessageRequest: symbol})
 		if err != nil || len(got.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 			t.Errorf("no file of ModelInferRequest: %v, %v", got, err)
 		}
@@ -177,8 +178,8 @@ func TestGracefulShutdown_B077(t *testing.T) {
 	}
 }
 
-// TestServeAfterShutdown: a server that is ended before it has begun has not failed.
-func TestServeAfterShutdown(t *testing.T) {
+// TestServeAfterShutdownIsNoFailure: a server that is ended before it has begun has not failed.
+func TestServeAfterShutdownIsNoFailure(t *testing.T) {
 	s := newServer(t, Options{Engine: newFakeEngine()})
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)

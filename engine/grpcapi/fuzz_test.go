@@ -237,8 +237,10 @@ func seeds(f *testing.F) {
 		}
 		f.Add(b, uint16(len(b)/2))
 	}
-	f.Add([]byte{0x2a, 0x0c, 0x18, 0x05, 0x18, 0x06, 0x2a, 0x02, 0x30, 0x00, 0x2a, 0x02, 0x10, 0x01}, uint16(3)) // not packed, contents twice
-	f.Add([]byte{0x43, 0x08, 0x01, 0x44, 0x0d, 1, 2, 3, 4}, uint16(1))                                           // a group, a known field of another wire type
+	// Contents that are not packed, and come twice.
+	f.Add([]byte{0x2a, 0x0c, 0x18, 0x05, 0x18, 0x06, 0x2a, 0x02, 0x30, 0x00, 0x2a, 0x02, 0x10, 0x01}, uint16(3))
+	// A group, and a known field of another wire type.
+	f.Add([]byte{0x43, 0x08, 0x01, 0x44, 0x0d, 1, 2, 3, 4}, uint16(1))
 }
 
 // FuzzDecode compares the codec with the generated decoder: both refuse, or both see the same request, whether it came

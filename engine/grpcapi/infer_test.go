@@ -133,7 +133,9 @@ func TestModelInferErrors(t *testing.T) {
 	raw16 := make([]byte, 64)
 	ints := &inferencepb.InferTensorContents{IntContents: make([]int32, 16)}
 	floats := &inferencepb.InferTensorContents{Fp32Contents: make([]float32, 16)}
-	typed := func(dt string, contents *inferencepb.InferTensorContents) *inferencepb.ModelInferRequest_InferInputTensor {
+	typed := func(
+		dt string, contents *inferencepb.InferTensorContents,
+	) *inferencepb.ModelInferRequest_InferInputTensor {
 		return &inferencepb.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: dt, Shape: []int64{1, 16},
 			Contents: contents}
 	}

@@ -21,9 +21,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// TestOutputMemoryComesBack checks that memory which the answer refers to is released once, when the answer is sent or
+// TestOutputMemoryIsReleased checks that memory which the answer refers to is released once, when the answer is sent or
 // the client is gone.
-func TestOutputMemoryComesBack(t *testing.T) {
+func TestOutputMemoryIsReleased(t *testing.T) {
 	const size = 4 << 20
 	freed := make(chan struct{}, 8)
 	wait := make(chan struct{})
@@ -79,8 +79,8 @@ func TestOutputMemoryComesBack(t *testing.T) {
 	<-freed // at least the first, which was being written; the others may not have entered the engine
 }
 
-// TestInputMemoryComesBack checks the other direction: what was received lives as long as its request.
-func TestInputMemoryComesBack(t *testing.T) {
+// TestInputMemoryIsReleased checks the other direction: what was received lives as long as its request.
+func TestInputMemoryIsReleased(t *testing.T) {
 	body, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m",
 		RawInputContents: [][]byte{bytes.Repeat([]byte{7}, 4000)},
 		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{fp32(1000)}})

@@ -68,7 +68,7 @@ func newGRPCGo(s *Server, o *Options) grpcGo {
 		grpc.KeepaliveParams(o.Keepalive),
 		grpc.KeepaliveEnforcementPolicy(o.Enforcement),
 		grpc.WaitForHandlers(true),
-		grpc.RPCDecompressor(deflate{limit: o.MaxReceiveBytes}), //nolint:staticcheck // its successor is a global registry
+		grpc.RPCDecompressor(deflate{limit: o.MaxReceiveBytes}), //nolint:staticcheck // the successor is global
 	}
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))

@@ -25,8 +25,9 @@ func TestMethodGroups_B079(t *testing.T) {
 	for method, want := range map[string]restrict.Group{
 		"ModelStreamInfer": restrict.Inference, "RepositoryModelLoad": restrict.ModelRepository,
 		"CudaSharedMemoryRegister": restrict.SharedMemory,
-		"LogSettings":              restrict.Logging, "ModelConfig": restrict.ModelConfig, "ModelMetadata": restrict.Metadata,
-		"Nothing": restrict.Unknown,
+		"LogSettings":              restrict.Logging, "ModelConfig": restrict.ModelConfig,
+		"ModelMetadata": restrict.Metadata,
+		"Nothing":       restrict.Unknown,
 	} {
 		if got := methodGroup("/" + inferenceService + "/" + method); got != want {
 			t.Errorf("%s is in %v, want %v", method, got, want)
@@ -86,11 +87,13 @@ func TestForwardMetadata_B076(t *testing.T) {
 		}
 		seen <- b.String()
 	}
-	conn, _ := start(t, e, func(o *Options) { o.ForwardMetadata = regexp.MustCompile("(?i)PREFIX_|priority|:|content-type|grpc") })
+	conn, _ := start(t, e,
+		func(o *Options) { o.ForwardMetadata = regexp.MustCompile("(?i)PREFIX_|priority|:|content-type|grpc") })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "prefix_a", "1", "other", "2")
 	const want = "mine=x;prefix_a=1;"
-	own := map[string]*inferencepb.InferParameter{"mine": {ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: "x"}}}
+	own := map[string]*inferencepb.InferParameter{
+		"mine": {ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: "x"}}}
 	if _, err := c.ModelInfer(ctx, one("id", "", 1, own)); err != nil {
 		t.Fatal(err)
 	}

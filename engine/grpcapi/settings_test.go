@@ -97,16 +97,17 @@ func TestLogSettings(t *testing.T) {
 	log := &fakeLog{v: engine.LogSettings{File: "f", Info: true, Warning: true, Error: true, Format: "default"}}
 	conn, _ := start(t, newFakeEngine(), func(o *Options) { o.LogControl = log })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
-	flag := func(v bool) *inferencepb.LogSettingsRequest_SettingValue {
-		return &inferencepb.LogSettingsRequest_SettingValue{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_BoolParam{BoolParam: v}}
+	type value = inferencepb.LogSettingsRequest_SettingValue
+	flag := func(v bool) *value {
+		return &value{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_BoolParam{BoolParam: v}}
 	}
-	number := func(v uint32) *inferencepb.LogSettingsRequest_SettingValue {
-		return &inferencepb.LogSettingsRequest_SettingValue{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_Uint32Param{Uint32Param: v}}
+	number := func(v uint32) *value {
+		return &value{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_Uint32Param{Uint32Param: v}}
 	}
-	text := func(v string) *inferencepb.LogSettingsRequest_SettingValue {
-		return &inferencepb.LogSettingsRequest_SettingValue{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_StringParam{StringParam: v}}
+	text := func(v string) *value {
+		return &value{ParameterChoice: &inferencepb.LogSettingsRequest_SettingValue_StringParam{StringParam: v}}
 	}
-	type set = map[string]*inferencepb.LogSettingsRequest_SettingValue
+	type set = map[string]*value
 	for _, tt := range []struct {
 		name string
 		set  set

@@ -159,13 +159,17 @@ func sharing(t *testing.T) (c inferencepb.GRPCInferenceServiceClient, input []by
 	}
 }
 
-func sharedInput(n int, params map[string]*inferencepb.InferParameter) []*inferencepb.ModelInferRequest_InferInputTensor {
+func sharedInput(
+	n int, params map[string]*inferencepb.InferParameter,
+) []*inferencepb.ModelInferRequest_InferInputTensor {
 	in := fp32(n)
 	in.Parameters = params
 	return []*inferencepb.ModelInferRequest_InferInputTensor{in}
 }
 
-func sharedOutput(params map[string]*inferencepb.InferParameter) []*inferencepb.ModelInferRequest_InferRequestedOutputTensor {
+func sharedOutput(
+	params map[string]*inferencepb.InferParameter,
+) []*inferencepb.ModelInferRequest_InferRequestedOutputTensor {
 	return []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0", Parameters: params}}
 }
 
@@ -218,7 +222,8 @@ func TestSharedMemoryInfer(t *testing.T) {
 			code: codes.InvalidArgument, text: "Invalid offset + byte size for shared memory region: 'in'"},
 		{name: "C4 an output behind the region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			RawInputContents: [][]byte{input[:16]},
-			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(at("out", 256, 0))}, code: codes.InvalidArgument,
+			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(at("out", 256, 0))},
+			code: codes.InvalidArgument,
 			text: "Invalid offset for shared memory region: 'out'"},
 		{name: "B050 an unknown region of an output",
 			in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
@@ -240,13 +245,15 @@ func TestSharedMemoryInfer(t *testing.T) {
 				"tensor 'INPUT0'"},
 		{name: "B050 a size without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			RawInputContents: [][]byte{input[:16]},
-			Inputs:           sharedInput(4, without(without(at("in", 0, 16), "shared_memory_region"), "shared_memory_offset"))},
+			Inputs: sharedInput(4, map[string]*inferencepb.InferParameter{
+				"shared_memory_byte_size": at("in", 0, 16)["shared_memory_byte_size"]})},
 			code: codes.InvalidArgument,
 			text: "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for " +
 				"tensor 'INPUT0'"},
 		{name: "B050 an offset without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			RawInputContents: [][]byte{input[:16]},
-			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(without(at("in", 0, 16), "shared_memory_region"))},
+			Inputs:           sharedInput(4, nil),
+			Outputs:          sharedOutput(without(at("in", 0, 16), "shared_memory_region"))},
 			code: codes.InvalidArgument,
 			text: "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor " +
 				"'OUTPUT0'"},
@@ -267,7 +274,8 @@ func TestSharedMemoryInfer(t *testing.T) {
 				"int64_param."},
 		{name: "B050 classes as well", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			RawInputContents: [][]byte{input[:16]},
-			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(with(at("out", 0, 16), "classification", intParam(1)))},
+			Inputs:           sharedInput(4, nil),
+			Outputs:          sharedOutput(with(at("out", 0, 16), "classification", intParam(1)))},
 			code: codes.InvalidArgument,
 			text: "output can't set both 'shared_memory_region' and 'classification'"},
 	} {

@@ -66,7 +66,8 @@ func TestModelStreamInfer(t *testing.T) {
 			want: []string{`error "my error" / id=1`, "id/1 id=2 final=true [6]"}},
 		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x",
 			ModelVersion: "-1"}},
-			want: []string{`error "invalid model version specified '-1' , version should be an integral value > 0" / id=x`}},
+			want: []string{
+				`error "invalid model version specified '-1' , version should be an integral value > 0" / id=x`}},
 		{name: "B062 error of a strict stream", strict: true, code: codes.NotFound,
 			in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil), one("id", "2", 6, nil)}},
 		{name: "decoupled, 2 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, nil)},
@@ -227,9 +228,9 @@ func TestNoGoroutineIsLeft_I003(t *testing.T) {
 	}
 }
 
-// TestA15AnswerOverTheClientsLimit: an answer that is larger than the client takes is the client's error, not the
+// TestA15ResponseOverTheClientsLimit: an answer that is larger than the client takes is the client's error, not the
 // server's.
-func TestA15AnswerOverTheClientsLimit(t *testing.T) {
+func TestA15ResponseOverTheClientsLimit(t *testing.T) {
 	conn, _ := start(t, newFakeEngine(testModels()...), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	in := &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{make([]byte, 400_000)},

@@ -699,7 +699,7 @@ func TestLargeBodies(t *testing.T) {
 }
 
 // A connection does not keep the memory of a large request.
-func TestLargeBodiesDoNotStay(t *testing.T) {
+func TestLargeBodiesAreReleased(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 128 << 20 })
 	conn := dial(t, s.addr)
 	r := bufio.NewReader(conn)

@@ -221,7 +221,7 @@ func TestStatusAndUnregister(t *testing.T) {
 	}
 }
 
-func TestOff(t *testing.T) {
+func TestDisabledSharedMemory(t *testing.T) {
 	key, _ := object(t, counting(64))
 	const text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 	for name, g := range map[string]*Registry{"C10 disabled": New(Options{Disabled: true, CUDA: fakeCUDA{}}),
@@ -393,7 +393,7 @@ func overwrite(t *testing.T, path string, at int64, b []byte) {
 	}
 }
 
-func TestShrunk(t *testing.T) {
+func TestAShrunkObjectIsAnError(t *testing.T) {
 	key, path := object(t, counting(8192))
 	g := registry(t, Options{})
 	check(t, g.RegisterSystem("r", key, 0, 8192), 0, "")
@@ -588,7 +588,7 @@ func TestLimits(t *testing.T) {
 }
 
 // Registering, using and unregistering at once, with the race detector's eyes on it.
-func TestAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	key, path := object(t, counting(64))
 	g := registry(t, Options{})
 	before := descriptors(t)
@@ -627,7 +627,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestAClosedRegistryRefuses(t *testing.T) {
 	key, _ := object(t, counting(64))
 	g := New(Options{})
 	check(t, g.RegisterSystem("r", key, 0, 64), 0, "")

@@ -31,7 +31,7 @@ func TestCopyGuarded(t *testing.T) {
 	}
 }
 
-func TestShrunkMeanwhile(t *testing.T) {
+func TestAnObjectThatShrinksDuringACopyIsAnError(t *testing.T) {
 	const size = 1 << 20
 	key, path := object(t, make([]byte, size))
 	g := registry(t, Options{})

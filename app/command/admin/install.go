@@ -18,7 +18,8 @@ import (
 )
 
 const installUsage = `Installs what the models of a framework need, from the Python package index,
-into a separate environment in the data folder. TensorFlow and OpenVINO are then run by their own libraries, PyTorch and Treelite in Python.
+into a separate environment in the data folder. TensorFlow and OpenVINO are then run by their own libraries,
+PyTorch and Treelite in Python.
 
 Usage:
   nereid install [--data-dir=<folder>] [--python=<path>] [--json] <framework> ...

@@ -47,7 +47,8 @@ func TestGPUsOfTheLibrary(t *testing.T) {
 	r, err := d.Read(g.UUID)
 	want := device.Reading{Utilization: 0.37, MemoryUsed: 3 << 30, MemoryTotal: 42949672960, Power: 58.954,
 		PowerLimit: 300, Temperature: 41,
-		Known: device.HasUtilization | device.HasMemory | device.HasPower | device.HasPowerLimit | device.HasTemperature}
+		Known: device.HasUtilization | device.HasMemory | device.HasPower | device.HasPowerLimit |
+			device.HasTemperature}
 	if err != nil || r != want {
 		t.Errorf("Read = %+v, %v; want %+v", r, err, want)
 	}
@@ -71,7 +72,9 @@ func TestOpenFaults(t *testing.T) {
 		failed bool
 		gpus   int
 	}{
-		{"C073 no driver", func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_LIBRARY_NOT_FOUND } }, ErrNoDriver, true, 0},
+		{"C073 no driver", func(s *dgxa100.Server) {
+			s.InitFunc = func() lib.Return { return lib.ERROR_LIBRARY_NOT_FOUND }
+		}, ErrNoDriver, true, 0},
 		{"driver that does not start",
 			func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_DRIVER_NOT_LOADED } }, nil,
 			true, 0},

@@ -186,9 +186,9 @@ func TestA14MessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestA14AnnouncedMessage: memory is made for what has come, not for what is announced, beyond what the connection's
+// TestA14MemoryIsNotMadeForAnnouncedBytes: memory is made for what has come, not for what is announced, beyond what the connection's
 // window lets the client send at once.
-func TestA14AnnouncedMessage(t *testing.T) {
+func TestA14MemoryIsNotMadeForAnnouncedBytes(t *testing.T) {
 	o := Options{Codec: rawCodec{}}
 	if err := o.setDefaults(); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ func TestH2Spec(t *testing.T) {
 	}
 }
 
-// TestDrain: the calls that run end well, new ones are not taken, and the connection ends.
-func TestDrain(t *testing.T) {
+// TestDrainFinishesRunningCalls: the calls that run end well, new ones are not taken, and the connection ends.
+func TestDrainFinishesRunningCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		age  time.Duration
@@ -97,7 +97,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestDeadClientIsFound(t *testing.T) {
+func TestDeadClientIsDetected(t *testing.T) {
 	s := serve(t, func(o *Options) {
 		o.Keepalive = keepalive.ServerParameters{Time: 3 * time.Second, Timeout: 50 * time.Millisecond}
 	})
@@ -141,8 +141,8 @@ func ptr(s string) *[]byte { b := []byte(s); return &b }
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// TestSizes sends messages of all sizes around the limits of frames, buffers and windows both ways, on one connection.
-func TestSizes(t *testing.T) {
+// TestMessagesOfAllSizes sends messages of all sizes around the limits of frames, buffers and windows both ways, on one connection.
+func TestMessagesOfAllSizes(t *testing.T) {
 	s := serve(t, nil)
 	conn := goClient(t, s)
 	for _, n := range []int{0, 1, copyBelow - 1, copyBelow + 1, maxFrame - prefixSize, maxFrame, bigMessage - 1,
@@ -235,9 +235,9 @@ func TestStreamBackPressure(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestUnreadAnswers: a client that sends many calls before it reads an answer gets all of them, whole. What the
+// TestUnreadResponsesArriveWhole: a client that sends many calls before it reads an answer gets all of them, whole. What the
 // socket did not take at once comes in its place.
-func TestUnreadAnswers(t *testing.T) {
+func TestUnreadResponsesArriveWhole(t *testing.T) {
 	s := serve(t, nil)
 	c := dial(t, s)
 	_ = c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // a larger one passes too, but shows less
@@ -347,7 +347,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"unknown method", nil, "Nope", reply{status: "12", message: "unknown method Nope for service t.T"}},
 		{"timeout without a unit", []string{"grpc-timeout", "12"}, "Echo",
-			reply{status: "13", message: `malformed grpc-timeout: "12" does not end with a unit of H, M, S, m, u or n`}},
+			reply{status: "13",
+				message: `malformed grpc-timeout: "12" does not end with a unit of H, M, S, m, u or n`}},
 		{"binary metadata that is no base64", []string{"x-bin", "!"}, "Echo", reply{status: "13"}},
 		{"upper-case name", []string{"X-Y", "1"}, "Echo", reply{reset: http2.ErrCodeProtocol}},
 		{"connection header", []string{"connection", "close"}, "Echo", reply{reset: http2.ErrCodeProtocol}},
@@ -403,8 +404,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestRepeatedHeaders: calls whose headers are those of the one before, but for one thing, differ in that.
-func TestRepeatedHeaders(t *testing.T) {
+// TestHeadersThatDifferInOneField: calls whose headers are those of the one before, but for one thing, differ in that.
+func TestHeadersThatDifferInOneField(t *testing.T) {
 	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call",
 		Handler: func(_ any, st grpc.ServerStream) error {
 			in, _ := metadata.FromIncomingContext(st.Context())
