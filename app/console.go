@@ -23,7 +23,7 @@ func (s *server) openConsole() error {
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
-		Check: configs.CheckOptions{
+		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
 			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize,
 		},

@@ -147,18 +147,18 @@ var sideways = map[string][]string{
 	"app/console/stream":    {"app/console/rest"},
 	"app/console/inference": {"app/console/rest"},
 	"app/console/settings":  {"app/console/rest"},
-	"app/console/history":   {"app/console/rest"},
+	"app/console/history":   {"app/console/rest", "app/console/stream"},
 	"app/console/configs":   {"app/console/catalog", "app/console/rest"},
 	"app/console/machine": {
-		"app/console/catalog", "app/console/folders", "app/console/rest", "app/console/tasks",
+		"app/console/catalog", "app/console/folders", "app/console/rest", "app/console/stream", "app/console/tasks",
 	},
 	"app/console/models": {
-		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/rest",
+		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/rest", "app/console/stream",
 	},
 	"app/console/imports/staging": {"app/console/folders", "app/console/rest"},
 	"app/console/imports": {
 		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/imports/staging",
-		"app/console/rest", "app/console/tasks",
+		"app/console/models", "app/console/rest", "app/console/stream", "app/console/tasks",
 	},
 	"app/console/tuning": {
 		"app/console/catalog", "app/console/configs", "app/console/inference", "app/console/rest",

@@ -30,20 +30,9 @@ import (
 	"nereid/store"
 )
 
-// Engine is what the console needs of the engine; see *engine.Engine for the contracts.
-type Engine interface {
-	catalog.Engine
-	configs.Engine
-	imports.Engine
-	machine.Engine
-	models.Engine
-}
-
-var _ Engine = (*engine.Engine)(nil)
-
 // Options of a Console. Fields without a comment are needed.
 type Options struct {
-	Engine   Engine
+	Engine   *engine.Engine
 	Store    *store.Store
 	Recorder *record.Recorder
 	// Page has index.html at its root. Without that the console says how to build the page.
@@ -55,7 +44,7 @@ type Options struct {
 	DataDir      string   // absolute path, for staged imports and the trash
 
 	// Check has the backends, the GPUs and how configurations are completed. Its Log is set by New.
-	Check        configs.CheckOptions
+	Check        *configs.Checker
 	HostPolicies map[string]affinity.Policy // those of --host-policy, by name
 	Server       machine.Description
 	Inference    inference.Server
@@ -101,8 +90,8 @@ type Console struct {
 // the Console.
 func New(o Options) (*Console, error) {
 	switch {
-	case o.Engine == nil, o.Store == nil, o.Recorder == nil, o.Page == nil:
-		return nil, errors.New("console: Engine, Store, Recorder and Page are needed")
+	case o.Engine == nil, o.Store == nil, o.Recorder == nil, o.Page == nil, o.Check == nil:
+		return nil, errors.New("console: Engine, Store, Recorder, Page and Check are needed")
 	case !filepath.IsAbs(o.DataDir):
 		return nil, fmt.Errorf("console: the data folder %q is not an absolute path", o.DataDir)
 	}
@@ -129,35 +118,30 @@ func New(o Options) (*Console, error) {
 }
 
 // connect makes the areas.
-func (c *Console) connect(o *Options) error {
-	c.history = history.NewHandler(o.Store, o.Recorder, c.streams)
+func (c *Console) connect(o *Options) (err error) {
+	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent})
 	c.watcher = models.NewWatcher(c.catalog, c.streams)
-	checker := configs.NewChecker(o.Check)
 	writer := &configs.Writer{Catalog: c.catalog, Engine: o.Engine, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
-	trash := models.NewTrash(filepath.Join(o.DataDir, "trash"))
-	c.models = &models.Handler{Engine: o.Engine, Catalog: c.catalog, Checker: checker, Writer: writer,
-		Watcher: c.watcher,
-		Trash:   trash, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
-	var err error
+	trash := &models.Trash{Dir: filepath.Join(o.DataDir, "trash")}
+	c.models = &models.Handler{Engine: o.Engine, Catalog: c.catalog, Checker: o.Check, Writer: writer,
+		Watcher: c.watcher, Trash: trash, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
 	c.imports, err = imports.New(imports.Options{DataDir: o.DataDir, Limits: o.ImportLimits, Engine: o.Engine,
-		Catalog: c.catalog, Checker: checker, Writer: writer, Recorder: o.Recorder, Trash: trash, Streams: c.streams,
+		Catalog: c.catalog, Checker: o.Check, Writer: writer, Recorder: o.Recorder, Trash: trash, Streams: c.streams,
 		Tasks: c.tasks, Log: o.Log})
 	if err != nil {
 		return err
 	}
-	c.configs = configs.NewHandler(checker, writer, c.imports.Staged)
+	c.configs = &configs.Handler{Checker: o.Check, Writer: writer, Staged: c.imports.Staged}
 	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer,
-		Store: o.Store,
-		Tasks: c.tasks, Log: o.Log}
+		Store: o.Store, Tasks: c.tasks, Log: o.Log}
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}
-	c.monitor = machine.NewMonitor(o.Engine, o.Check.Machine, o.HostPolicies)
+	c.monitor = &machine.Monitor{Engine: o.Engine, GPUs: o.Check.Machine, HostPolicies: o.HostPolicies}
 	c.runtime = &machine.Runtime{Catalog: c.catalog, Environment: o.Environment}
 	c.frameworks = &machine.Frameworks{Installer: o.Frameworks, Catalog: c.catalog, Engine: o.Engine,
-		Streams: c.streams,
-		Tasks:   c.tasks, Log: o.Log}
+		Streams: c.streams, Tasks: c.tasks, Log: o.Log}
 	c.access, c.window = &o.Access, o.Window
 	c.proxy = inference.NewProxy(o.Inference)
 	c.clientErrors = &clientErrors{recorder: o.Recorder, log: o.Log}

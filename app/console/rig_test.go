@@ -93,7 +93,7 @@ func newRig(t *testing.T, mode engine.ControlMode, change ...func(*console.Optio
 	o := console.Options{
 		Engine: r.Engine, Store: r.Store, Recorder: rec, Repositories: []string{r.Repo}, DataDir: r.Data,
 		Page:  fstest.MapFS{"index.html": {Data: []byte("<p>page")}},
-		Check: configs.CheckOptions{Backends: backends, AutoComplete: true, DefaultMaxBatchSize: 4},
+		Check: &configs.Checker{Backends: backends, AutoComplete: true, DefaultMaxBatchSize: 4},
 	}
 	for _, f := range change {
 		f(&o)

@@ -9,19 +9,14 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
+	"nereid/engine"
 	"nereid/engine/lifecycle"
 	"nereid/engine/repo"
 )
 
-// Engine is what a Catalog needs of the engine.
-type Engine interface {
-	Models() []lifecycle.ModelStatus
-	Model(name string) (lifecycle.ModelStatus, bool)
-}
-
 // Options of a Catalog.
 type Options struct {
-	Engine Engine
+	Engine *engine.Engine
 	// Repositories are absolute paths, or addresses of remote repositories.
 	Repositories []string
 	// Namespaces: models are known by their repository and name; see repo.Key.

@@ -20,8 +20,8 @@ import (
 	"nereid/engine/repo"
 )
 
-// CheckOptions say how the engine completes and checks configurations.
-type CheckOptions struct {
+// Checker checks configurations as a load would, without loading. It is safe for concurrent use.
+type Checker struct {
 	Backends []backend.Backend
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
@@ -29,16 +29,9 @@ type CheckOptions struct {
 	AutoComplete        bool
 	DefaultMaxBatchSize int
 	Log                 *slog.Logger
-}
 
-// Checker checks configurations as a load would, without loading. It is safe for concurrent use.
-type Checker struct {
-	CheckOptions
 	signatures signatureCache
 }
-
-// NewChecker makes a Checker.
-func NewChecker(o CheckOptions) *Checker { return &Checker{CheckOptions: o} }
 
 // Checked is a configuration that is not running: what a text would become.
 type Checked struct {

@@ -14,19 +14,16 @@ import (
 
 // Handler serves the routes about configurations and their revisions.
 type Handler struct {
-	checker *Checker
-	writer  *Writer
-	staged  func(id string) (name, folder string, err error)
-	fields  func() *api.ConfigFields
+	Checker *Checker
+	Writer  *Writer
+	// Staged returns the model name and the folder of a staged import.
+	Staged func(id string) (name, folder string, err error)
 }
 
-// NewHandler makes a Handler. staged returns the model name and the folder of a staged import.
-func NewHandler(c *Checker, w *Writer, staged func(id string) (name, folder string, err error)) *Handler {
-	return &Handler{checker: c, writer: w, staged: staged, fields: sync.OnceValue(describeFields)}
-}
+var configFields = sync.OnceValue(describeFields)
 
 // Fields describes the fields of a configuration.
-func (h *Handler) Fields(*http.Request) (api.ConfigFields, error) { return *h.fields(), nil }
+func (h *Handler) Fields(*http.Request) (api.ConfigFields, error) { return *configFields(), nil }
 
 // Check checks a text for a model or a staged import without saving it.
 func (h *Handler) Check(r *http.Request, req *api.CheckRequest) (out api.CheckResult, err error) {
@@ -35,17 +32,17 @@ func (h *Handler) Check(r *http.Request, req *api.CheckRequest) (out api.CheckRe
 	switch {
 	case req.Import != "":
 		file = modelconfig.SeverityError
-		if name, folder, err = h.staged(req.Import); err != nil {
+		if name, folder, err = h.Staged(req.Import); err != nil {
 			return out, err
 		}
 	case req.Model != "":
-		m, err := h.writer.Catalog.Find(req.Model)
+		m, err := h.Writer.Catalog.Find(req.Model)
 		if err != nil {
 			return out, err
 		}
 		folder = m.Folder
 	}
-	d := h.checker.Check(r.Context(), name, folder, &req.Text)
+	d := h.Checker.Check(r.Context(), name, folder, &req.Text)
 	out = api.CheckResult{Faults: APIFaults(d.Faults(file), req.Text, name), Groups: instanceGroups(req.Text)}
 	if len(d.faults.Errors()) == 0 && d.Config != nil {
 		out.Completed = modelconfig.Format(d.Config)
@@ -75,12 +72,12 @@ func instanceGroups(text string) (out []api.InstanceGroup) {
 // Save saves a configuration and reloads the model. It does not write a text with faults.
 func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult, err error) {
 	name := r.PathValue("name")
-	defer h.writer.Catalog.Lock(name)()
-	m, err := h.writer.editable(r.Context(), name, req.BaseRevision)
+	defer h.Writer.Catalog.Lock(name)()
+	m, err := h.Writer.editable(r.Context(), name, req.BaseRevision)
 	if err != nil {
 		return out, err
 	}
-	d := h.checker.Check(r.Context(), name, m.Folder, &req.Text)
+	d := h.Checker.Check(r.Context(), name, m.Folder, &req.Text)
 	if errs := d.faults.Errors(); len(errs) > 0 {
 		return out, &rest.Error{
 			Code:   api.CodeInvalid,
@@ -88,21 +85,21 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 			Faults: APIFaults(d.faults, req.Text, name),
 		}
 	}
-	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
+	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
 }
 
 // Revisions lists the revisions of a model, the latest first.
 func (h *Handler) Revisions(r *http.Request) (out api.Revisions, err error) {
 	name := r.PathValue("name")
-	defer h.writer.Catalog.Lock(name)()
-	m, err := h.writer.Catalog.Find(name)
+	defer h.Writer.Catalog.Lock(name)()
+	m, err := h.Writer.Catalog.Find(name)
 	if err != nil {
 		return out, err
 	}
-	if _, err := h.writer.Sync(r.Context(), m); err != nil {
+	if _, err := h.Writer.Sync(r.Context(), m); err != nil {
 		return out, err
 	}
-	list, err := h.writer.Store.Revisions(r.Context(), name, 0, 1000)
+	list, err := h.Writer.Store.Revisions(r.Context(), name, 0, 1000)
 	for _, rev := range list {
 		out.Revisions = append(out.Revisions, apiRevision(rev))
 	}
@@ -116,7 +113,7 @@ func (h *Handler) find(r *http.Request) (store.Revision, error) {
 		return store.Revision{}, rest.Errorf(api.CodeNotFound, "%s is not the number of a revision",
 			rest.Quote(r.PathValue("id")))
 	}
-	rev, err := h.writer.Store.Revision(r.Context(), id)
+	rev, err := h.Writer.Store.Revision(r.Context(), id)
 	if err == nil && rev.Model != r.PathValue("name") {
 		err = rest.Errorf(api.CodeNotFound, "revision %d is of another model", id)
 	}
@@ -145,17 +142,17 @@ func (h *Handler) Restore(r *http.Request, req *api.RestoreRequest) (out api.Sav
 	if err != nil {
 		return out, err
 	}
-	defer h.writer.Catalog.Lock(rev.Model)()
+	defer h.Writer.Catalog.Lock(rev.Model)()
 	text := rev.After
 	if req.Before {
 		text = rev.Before
 	}
 	if rev.Source == store.SourceVersions || rev.Source == store.SourceOverride {
-		return h.writer.restoreService(r.Context(), rev, text)
+		return h.Writer.restoreService(r.Context(), rev, text)
 	}
-	m, err := h.writer.editable(r.Context(), rev.Model, req.BaseRevision)
+	m, err := h.Writer.editable(r.Context(), rev.Model, req.BaseRevision)
 	if err != nil {
 		return out, err
 	}
-	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceRestore, Restores: rev.ID, After: text})
+	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceRestore, Restores: rev.ID, After: text})
 }

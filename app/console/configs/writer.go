@@ -21,35 +21,13 @@ import (
 	"nereid/store"
 )
 
-// Engine is what a Writer needs of the engine.
-type Engine interface {
-	Model(name string) (lifecycle.ModelStatus, bool)
-	Mode() engine.ControlMode
-	Reload(ctx context.Context, name string) error
-	ReloadWith(ctx context.Context, name, config string) error
-	ReloadVersion(ctx context.Context, name string, version int64) error
-	RemoveVersion(name string, version int64) error
-}
-
-// Store keeps revisions; see *store.Store.
-type Store interface {
-	AddRevision(ctx context.Context, r store.Revision) (store.Revision, error)
-	SetRevisionOutcome(ctx context.Context, id int64, outcome, reason string) error
-	FileRevision(ctx context.Context, model string) (store.Revision, error)
-	Revision(ctx context.Context, id int64) (store.Revision, error)
-	Revisions(ctx context.Context, model string, beforeID int64, n int) ([]store.Revision, error)
-}
-
-// Recorder records events.
-type Recorder interface{ Event(history.Event) }
-
 // Writer changes the configuration files of models, and records each change as a revision. The caller of a method that
 // names a model holds the model's lock.
 type Writer struct {
 	Catalog  *catalog.Catalog
-	Engine   Engine
-	Store    Store
-	Recorder Recorder
+	Engine   *engine.Engine
+	Store    *store.Store
+	Recorder *history.Recorder
 	Log      *slog.Logger
 }
 

@@ -13,40 +13,16 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
+	"nereid/app/console/stream"
 	record "nereid/app/history"
 	"nereid/store"
 )
 
-// Store has the recorded samples and events; see *store.Store.
-type Store interface {
-	Samples(ctx context.Context, q store.SampleQuery) (store.Samples, error)
-	StepFor(q store.SampleQuery) time.Duration
-	Spans(ctx context.Context, model string, version, fromUS, toUS int64) ([]store.Span, error)
-	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
-}
-
-// Recorder knows the last minute; see *history.Recorder of package app/history.
-type Recorder interface {
-	Loaded() []store.Span
-	Recent(model string, version int64) (seconds []store.Sample, endUS int64)
-}
-
-// Publisher sends messages to the event streams.
-type Publisher interface {
-	Wanted(topic string) bool
-	Publish(topic string, v any)
-}
-
 // Handler serves the routes about the past.
 type Handler struct {
-	store    Store
-	recorder Recorder
-	streams  Publisher
-}
-
-// NewHandler makes a Handler.
-func NewHandler(s Store, r Recorder, streams Publisher) *Handler {
-	return &Handler{store: s, recorder: r, streams: streams}
+	Store    *store.Store
+	Recorder *record.Recorder
+	Streams  *stream.Hub
 }
 
 // Listener returns the functions by which the recorder publishes to the event streams.
@@ -55,7 +31,7 @@ func (h *Handler) Listener() record.Listener {
 }
 
 func (h *Handler) publishSecond(s record.Second) {
-	if len(s.Samples) == 0 || !h.streams.Wanted("samples") {
+	if len(s.Samples) == 0 || !h.Streams.Wanted("samples") {
 		return
 	}
 	out := api.SamplesEvent{TMs: s.StartUS / 1000}
@@ -68,10 +44,10 @@ func (h *Handler) publishSecond(s record.Second) {
 			P50Us: v.p50, P95Us: v.p95, P99Us: v.p99, QueueUs: v.queue, ComputeUs: v.compute, BatchMean: v.batch,
 		})
 	}
-	h.streams.Publish("samples", out)
+	h.Streams.Publish("samples", out)
 }
 
-func (h *Handler) publishEvent(e store.Event) { h.streams.Publish("event", apiEvent(e)) }
+func (h *Handler) publishEvent(e store.Event) { h.Streams.Publish("event", apiEvent(e)) }
 
 const autoPoints = 600 // of a series whose step the server chooses
 
@@ -125,13 +101,13 @@ func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 	if err != nil {
 		return out, err
 	}
-	out = api.History{FromMs: ask.FromUS / 1000, ToMs: ask.ToUS / 1000, StepMs: h.store.StepFor(ask).Milliseconds()}
+	out = api.History{FromMs: ask.FromUS / 1000, ToMs: ask.ToUS / 1000, StepMs: h.Store.StepFor(ask).Milliseconds()}
 	keys := slices.SortedFunc(maps.Keys(spans), func(a, b seriesKey) int {
 		return cmp.Or(strings.Compare(a.model, b.model), cmp.Compare(a.version, b.version))
 	})
 	for _, k := range keys {
 		ask.Model, ask.Version = k.model, k.version
-		got, err := h.store.Samples(r.Context(), ask)
+		got, err := h.Store.Samples(r.Context(), ask)
 		if err != nil {
 			return out, err
 		}
@@ -145,12 +121,12 @@ func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 
 // spans returns when each version was loaded, by version: as stored, and up to now for those that still are.
 func (h *Handler) spans(ctx context.Context, q store.SampleQuery) (map[seriesKey][]store.Span, error) {
-	stored, err := h.store.Spans(ctx, q.Model, q.Version, q.FromUS, q.ToUS)
+	stored, err := h.Store.Spans(ctx, q.Model, q.Version, q.FromUS, q.ToUS)
 	if err != nil {
 		return nil, err
 	}
 	out := map[seriesKey][]store.Span{}
-	for _, p := range append(stored, h.recorder.Loaded()...) {
+	for _, p := range append(stored, h.Recorder.Loaded()...) {
 		if q.Model != "" && p.Model != q.Model || q.Version != 0 && p.Version != q.Version ||
 			p.ToUS <= q.FromUS || p.FromUS >= q.ToUS {
 			continue
@@ -188,7 +164,7 @@ func (h *Handler) Events(r *http.Request) (out api.Events, err error) {
 	}
 	want := ask.Limit
 	ask.Limit = want + 1 // to know whether there are more
-	list, err := h.store.Events(r.Context(), ask)
+	list, err := h.Store.Events(r.Context(), ask)
 	if err != nil {
 		return out, err
 	}

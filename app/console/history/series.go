@@ -46,7 +46,7 @@ const sparkSeconds = 60 // of a sparkline: one entry a second
 // Recent returns the last minute of a version.
 func (h *Handler) Recent(model string, version int64) api.Recent {
 	r := api.Recent{Spark: make([]float64, sparkSeconds)}
-	seconds, end := h.recorder.Recent(model, version)
+	seconds, end := h.Recorder.Recent(model, version)
 	var latency store.Histogram
 	for i := range seconds {
 		p := &seconds[i]

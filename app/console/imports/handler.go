@@ -15,36 +15,26 @@ import (
 	"nereid/app/console/configs"
 	"nereid/app/console/folders"
 	"nereid/app/console/imports/staging"
+	"nereid/app/console/models"
 	"nereid/app/console/rest"
+	"nereid/app/console/stream"
 	"nereid/app/console/tasks"
+	"nereid/app/history"
+	"nereid/engine"
 	"nereid/engine/repo"
 )
-
-// Engine is what this package needs of the engine.
-type Engine interface {
-	Reload(ctx context.Context, name string) error
-	Remove(name string)
-}
-
-// Publisher sends messages to the event streams.
-type Publisher interface{ Publish(topic string, v any) }
-
-// Trash takes models that are replaced.
-type Trash interface {
-	Put(model, folder, from string) (api.Trashed, error)
-}
 
 // Options of a Handler. All fields but Limits are needed.
 type Options struct {
 	DataDir  string // absolute path; staged imports are in a folder of it
 	Limits   staging.Limits
-	Engine   Engine
+	Engine   *engine.Engine
 	Catalog  *catalog.Catalog
 	Checker  *configs.Checker
 	Writer   *configs.Writer
-	Recorder configs.Recorder
-	Trash    Trash
-	Streams  Publisher
+	Recorder *history.Recorder
+	Trash    *models.Trash
+	Streams  *stream.Hub
 	Tasks    *tasks.Group
 	Log      *slog.Logger
 }

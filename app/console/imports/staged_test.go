@@ -37,7 +37,7 @@ func newHandler(t *testing.T) *Handler {
 	t.Helper()
 	h, err := New(Options{
 		DataDir: t.TempDir(), Catalog: catalog.New(catalog.Options{Repositories: []string{t.TempDir()}}),
-		Checker: configs.NewChecker(configs.CheckOptions{}), Streams: stream.NewHub(), Tasks: tasks.NewGroup(),
+		Checker: &configs.Checker{}, Streams: stream.NewHub(), Tasks: tasks.NewGroup(),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/rest"
+	"nereid/app/console/stream"
 	"nereid/app/console/tasks"
+	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/lifecycle"
 )
@@ -27,15 +29,12 @@ type Installer interface {
 	Install(ctx context.Context, f python.Framework, out io.Writer) error
 }
 
-// Publisher sends messages to the event streams.
-type Publisher interface{ Publish(topic string, v any) }
-
 // Frameworks serves the routes about frameworks and installs them.
 type Frameworks struct {
 	Installer Installer // nil: there are no frameworks
 	Catalog   *catalog.Catalog
-	Engine    Engine
-	Streams   Publisher
+	Engine    *engine.Engine
+	Streams   *stream.Hub
 	Tasks     *tasks.Group
 	Log       *slog.Logger
 

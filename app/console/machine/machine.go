@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/engine"
 	"nereid/engine/device"
 	"nereid/engine/lifecycle"
 	"nereid/engine/residency"
@@ -18,15 +19,11 @@ import (
 
 // Monitor reads the machine's load and memory.
 type Monitor struct {
-	engine   Engine
-	gpus     *device.Machine
-	policies map[string]affinity.Policy
-	cpu      cpuLoad
-}
+	Engine       *engine.Engine
+	GPUs         *device.Machine            // those that models may use; nil: none
+	HostPolicies map[string]affinity.Policy // those that models may name
 
-// NewMonitor makes a Monitor of the GPUs and host policies that models may use.
-func NewMonitor(e Engine, gpus *device.Machine, policies map[string]affinity.Policy) *Monitor {
-	return &Monitor{engine: e, gpus: gpus, policies: policies}
+	cpu cpuLoad
 }
 
 // cpuLoad is how busy the cores are between readings.
@@ -59,20 +56,20 @@ func (m *Monitor) Machine(*http.Request) (api.Machine, error) { return m.Read(),
 // Read returns the present state of the machine.
 func (m *Monitor) Read() api.Machine {
 	use := device.Host()
-	r := m.engine.Residency()
+	r := m.Engine.Residency()
 	out := api.Machine{
 		TMs: time.Now().UnixMilli(), CPUs: runtime.NumCPU(), CPUBusy: m.cpu.update(use), MemoryBytes: use.Memory,
 		MemoryFreeBytes: use.Free, ProcessBytes: process().RSSBytes, ModelBytes: r.Used.Host,
 		Budget: api.Budget{On: r.On, Bytes: r.Budget.Host, IdleMs: r.Budget.Idle.Milliseconds()},
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.policies)) {
-		out.HostPolicies = append(out.HostPolicies, api.HostPolicy{Name: name, Affinity: m.policies[name].String()})
+	for _, name := range slices.Sorted(maps.Keys(m.HostPolicies)) {
+		out.HostPolicies = append(out.HostPolicies, api.HostPolicy{Name: name, Affinity: m.HostPolicies[name].String()})
 	}
-	readings, errs := m.gpus.Readings()
-	for i, g := range m.gpus.GPUs() {
+	readings, errs := m.GPUs.Readings()
+	for i, g := range m.GPUs.GPUs() {
 		out.GPUs = append(out.GPUs, apiGPU(g, readings[i], errs[i], r))
 	}
-	for _, st := range m.engine.Models() {
+	for _, st := range m.Engine.Models() {
 		if st.Pinned {
 			out.Budget.Pinned++
 		}

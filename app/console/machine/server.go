@@ -14,24 +14,9 @@ import (
 	"nereid/app/console/folders"
 	"nereid/engine"
 	"nereid/engine/backend"
-	"nereid/engine/inferencepb"
-	"nereid/engine/lifecycle"
-	"nereid/engine/residency"
 	"nereid/engine/system/proc"
 	"nereid/store"
 )
-
-// Engine is what this package needs of the engine.
-type Engine interface {
-	Models() []lifecycle.ModelStatus
-	Reload(ctx context.Context, name string) error
-	Residency() residency.Status
-	Live() bool
-	Ready() bool
-	Mode() engine.ControlMode
-	Started() time.Time
-	ServerMetadata() *inferencepb.ServerMetadataResponse
-}
 
 // Description is what the caller knows about its server. nil functions leave out their part.
 type Description struct {
@@ -45,7 +30,7 @@ type Description struct {
 // Server serves the state of the server.
 type Server struct {
 	Description
-	Engine       Engine
+	Engine       *engine.Engine
 	Store        *store.Store
 	Backends     []backend.Backend
 	Repositories []string

@@ -15,34 +15,22 @@ import (
 	"nereid/app/console/folders"
 	"nereid/app/console/rest"
 	"nereid/app/history"
-	"nereid/engine/infer"
+	"nereid/engine"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
-	"nereid/engine/residency"
 	"nereid/store"
 )
 
-// Engine is what this package needs of the engine.
-type Engine interface {
-	Reload(ctx context.Context, name string) error
-	ReloadVersion(ctx context.Context, name string, version int64) error
-	Remove(name string)
-	RemoveVersion(name string, version int64) error
-	Pin(name string, pinned *bool)
-	Residency() residency.Status
-	Infer(ctx context.Context, r *infer.Request) error
-}
-
 // Handler serves the routes about models. All fields are needed.
 type Handler struct {
-	Engine   Engine
+	Engine   *engine.Engine
 	Catalog  *catalog.Catalog
 	Checker  *configs.Checker
 	Writer   *configs.Writer
 	Watcher  *Watcher
 	Trash    *Trash
 	Store    *store.Store
-	Recorder configs.Recorder
+	Recorder *history.Recorder
 	Log      *slog.Logger
 }
 

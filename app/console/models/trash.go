@@ -17,10 +17,8 @@ import (
 )
 
 // Trash keeps removed model folders, each as <dir>/<id>/item.json and <dir>/<id>/model/.
-type Trash struct{ dir string }
-
-// NewTrash returns the trash in a folder, which is made when it is needed.
-func NewTrash(dir string) *Trash { return &Trash{dir} }
+// The folder is made when it is needed.
+type Trash struct{ Dir string }
 
 // Put moves a model's folder to the trash. from is the path to which it can be restored.
 func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
@@ -32,7 +30,7 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 	for _, f := range list {
 		item.SizeBytes += f.SizeBytes
 	}
-	at := filepath.Join(t.dir, item.ID)
+	at := filepath.Join(t.Dir, item.ID)
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return item, err
 	}
@@ -51,7 +49,7 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 
 // list returns what is in the trash, the newest first. It leaves out what cannot be read.
 func (t *Trash) list() ([]api.Trashed, error) {
-	entries, err := os.ReadDir(t.dir)
+	entries, err := os.ReadDir(t.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -71,7 +69,7 @@ func (t *Trash) get(id string) (api.Trashed, error) {
 	if id == "" || !filepath.IsLocal(id) || filepath.Base(id) != id {
 		return item, missing
 	}
-	b, err := os.ReadFile(filepath.Join(t.dir, id, "item.json"))
+	b, err := os.ReadFile(filepath.Join(t.Dir, id, "item.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return item, missing
 	}
@@ -90,8 +88,8 @@ func (t *Trash) restore(item api.Trashed) error {
 	if err := os.MkdirAll(filepath.Dir(item.From), 0o755); err != nil {
 		return err
 	}
-	if err := folders.Move(filepath.Join(t.dir, item.ID, "model"), item.From); err != nil {
+	if err := folders.Move(filepath.Join(t.Dir, item.ID, "model"), item.From); err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(t.dir, item.ID))
+	return os.RemoveAll(filepath.Join(t.Dir, item.ID))
 }

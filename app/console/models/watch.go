@@ -7,21 +7,16 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
+	"nereid/app/console/stream"
 	"nereid/engine/lifecycle"
 	"nereid/engine/modelconfig"
 )
-
-// Publisher sends messages to the event streams.
-type Publisher interface {
-	Wanted(topic string) bool
-	Publish(topic string, v any)
-}
 
 // Watcher publishes changes of models, and remembers the configuration text that each model in service was loaded with.
 // It is safe for concurrent use.
 type Watcher struct {
 	catalog *catalog.Catalog
-	streams Publisher
+	streams *stream.Hub
 
 	publishing sync.Mutex
 	published  map[string]api.Model // what readers know, without the last minute; guarded by publishing
@@ -31,7 +26,7 @@ type Watcher struct {
 }
 
 // NewWatcher makes a Watcher.
-func NewWatcher(c *catalog.Catalog, streams Publisher) *Watcher {
+func NewWatcher(c *catalog.Catalog, streams *stream.Hub) *Watcher {
 	return &Watcher{catalog: c, streams: streams, published: map[string]api.Model{}, texts: map[string]string{}}
 }
 
