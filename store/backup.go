@@ -96,14 +96,11 @@ func usable(ctx context.Context, path string) error {
 	if app != applicationID {
 		return fmt.Errorf("database %s is empty", path)
 	}
-	var answer string
-	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil && !isDamage(err) {
-		return openError(path, err)
+	answer, err := integrity(ctx, db, path)
+	if err == nil && answer != "ok" {
+		err = fmt.Errorf("database %s is damaged: %s", path, answer)
 	}
-	if answer != "ok" {
-		return fmt.Errorf("database %s is damaged: %s", path, answer)
-	}
-	return nil
+	return err
 }
 
 // copyDatabase writes what is committed in a database to an empty file.

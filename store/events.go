@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -26,15 +25,11 @@ func (s *Store) RecordEvent(e Event) (Event, bool) {
 		e.TimeUS = nowUS()
 	}
 	e.ID = s.eventID.Add(1)
-	if !s.closed() {
-		select {
-		case s.events <- e:
-			return e, true
-		default:
-		}
+	ok := offer(s, s.events, e)
+	if !ok {
+		s.dropped(0, 1)
 	}
-	s.dropped(0, 1)
-	return e, false
+	return e, ok
 }
 
 func writeEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
@@ -91,19 +86,11 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 		}
 	}
 	args = append(args, limit(q.Limit, 200, 1001))
-	out, err := queryAll(ctx, s.r, func(scan scanFunc) (e Event, err error) {
-		var detail sql.NullString
-		err = scan(&e.ID, &e.TimeUS, &e.Kind, &e.Model, &e.Version, &e.Reason, &detail)
-		if detail.Valid {
-			e.Detail = json.RawMessage(detail.String)
-		}
-		return e, err
+	out, err := all(ctx, s.r, func(e *Event) []any {
+		return []any{&e.ID, &e.TimeUS, &e.Kind, &e.Model, &e.Version, &e.Reason, (*[]byte)(&e.Detail)}
 	}, `SELECT id, time_us, kind, model, version, reason, detail FROM event
 		WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
-	}
-	return out, nil
+	return out, about(err, "events")
 }
 
 func limit(n, def, most int) int {

@@ -124,15 +124,15 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0 // not reached, since the counts add up to total
 }
 
-// AppendBinary appends the encoded histogram to b; it never fails. An empty histogram appends nothing.
+// MarshalBinary returns the encoded histogram; it never fails. The encoding of an empty histogram is empty.
 //
 // Format: the byte 1; then, for each bucket with a count, in order, two unsigned varints (encoding/binary): the
 // number of empty buckets skipped since the previous one (for the first: since bucket 0), and the count.
-func (h *Histogram) AppendBinary(b []byte) ([]byte, error) {
+func (h *Histogram) MarshalBinary() ([]byte, error) {
 	if h.total == 0 {
-		return b, nil
+		return nil, nil
 	}
-	b = append(b, histFormat)
+	b := []byte{histFormat}
 	next := 0
 	for i, n := range h.counts {
 		if n == 0 {
@@ -145,10 +145,7 @@ func (h *Histogram) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary returns the encoded histogram.
-func (h *Histogram) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
-
-// UnmarshalBinary decodes what AppendBinary encoded. It accepts only the encoding that AppendBinary makes of a
+// UnmarshalBinary decodes what MarshalBinary encoded. It accepts only the encoding that MarshalBinary makes of a
 // histogram. After an error h is empty.
 func (h *Histogram) UnmarshalBinary(b []byte) error {
 	h.Reset()
@@ -221,6 +218,6 @@ func mergeBlobs(a, b []byte) []byte {
 		return b
 	}
 	x.Merge(&y)
-	out, _ := x.AppendBinary(make([]byte, 0, len(a)+len(b)))
+	out, _ := x.MarshalBinary()
 	return out
 }

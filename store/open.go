@@ -162,7 +162,10 @@ func inspect(ctx context.Context, path string, known int) (why string, err error
 		return "", &NewerSchemaError{Path: path, Found: version, Known: known}
 	}
 	if _, err := os.Stat(path + suspectSuffix); err == nil {
-		return recheck(ctx, db, path)
+		if answer, err := integrity(ctx, db, path); err != nil || answer != "ok" {
+			return "damaged", err
+		}
+		return "", os.Remove(path + suspectSuffix)
 	}
 	return "", nil
 }
@@ -171,15 +174,13 @@ func inspect(ctx context.Context, path string, known int) (why string, err error
 // then checks the whole database. This takes seconds for a large database, too long for every start.
 const suspectSuffix = "-suspect"
 
-func recheck(ctx context.Context, db *sql.DB, path string) (why string, err error) {
-	var answer string
-	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil && !isDamage(err) {
+// integrity checks the whole database. The answer is "ok", or says what is damaged.
+func integrity(ctx context.Context, db *sql.DB, path string) (answer string, err error) {
+	err = db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer)
+	if err != nil && !isDamage(err) {
 		return "", openError(path, err)
 	}
-	if answer != "ok" {
-		return "damaged", nil
-	}
-	return "", os.Remove(path + suspectSuffix)
+	return answer, nil
 }
 
 // setAside renames the database and the files beside it, and returns the new name. The name has the word: damaged,

@@ -37,11 +37,8 @@ func newPruner(s *Store) pruner {
 func (p *pruner) step() time.Duration {
 	more, err := p.remove(context.Background())
 	if err != nil {
-		p.s.countError(err)
+		p.s.writeFailed(err)
 		p.s.opt.Log.Warn("history database: old rows cannot be removed", "path", p.s.path, "err", err)
-		if isDamage(err) {
-			p.s.markSuspect()
-		}
 		return p.s.opt.PruneEvery
 	}
 	if more {

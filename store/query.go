@@ -61,10 +61,11 @@ func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 		args = append(args, q.Version)
 	}
 	merged := make(map[int64]*accumulator)
-	err := queryEach(ctx, s.r, func(scan scanFunc) error {
-		p, err := scanSample(scan)
+	for p, err := range each(ctx, s.r, (*Sample).columns, `SELECT start_us, `+numbers+`, latency
+		FROM series JOIN `+levels[level].table+` ON series_id = id
+		WHERE model = ? AND start_us >= ? AND start_us < ?`+filter, args...) {
 		if err != nil {
-			return err
+			return Samples{}, about(err, "history of model %q", q.Model)
 		}
 		at := p.StartUS - p.StartUS%step
 		a := merged[at]
@@ -73,12 +74,6 @@ func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 			merged[at] = a
 		}
 		a.add(&p)
-		return nil
-	}, `SELECT start_us, `+numbers+`, latency
-		FROM series JOIN `+levels[level].table+` ON series_id = id
-		WHERE model = ? AND start_us >= ? AND start_us < ?`+filter, args...)
-	if err != nil {
-		return Samples{}, fmt.Errorf("history of model %q: %w", q.Model, err)
 	}
 	out.Points = make([]Sample, 0, len(merged))
 	for _, a := range merged {
@@ -160,14 +155,12 @@ func (a *accumulator) done() Sample {
 	return a.sum
 }
 
-func scanSample(scan scanFunc) (Sample, error) {
-	var p Sample
+func (p *Sample) columns() []any {
 	to := []any{&p.StartUS}
 	for _, n := range p.numbers() {
 		to = append(to, n)
 	}
-	err := scan(append(to, &p.Latency)...)
-	return p, err
+	return append(to, &p.Latency)
 }
 
 // Oldest returns the start of the oldest sample that is kept, in microseconds; 0 if there is none.
@@ -175,8 +168,5 @@ func (s *Store) Oldest(ctx context.Context) (int64, error) {
 	var oldest sql.NullInt64
 	err := s.r.QueryRowContext(ctx, `SELECT min(first) FROM (
 		SELECT (SELECT min(start_us) FROM sample_hour WHERE series_id = id) AS first FROM series)`).Scan(&oldest)
-	if err != nil {
-		return 0, fmt.Errorf("history: %w", err)
-	}
-	return oldest.Int64, nil
+	return oldest.Int64, about(err, "history")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 )
 
 // Revision is one change of a model's config.pbtxt, with the whole text before and after, so that every state can be
@@ -41,12 +40,9 @@ const (
 
 // FileRevision returns the latest revision of a model's configuration file, or ErrNotFound.
 func (s *Store) FileRevision(ctx context.Context, model string) (Revision, error) {
-	r, err := queryOne(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision
+	r, err := one(ctx, s.r, (*Revision).columns, `SELECT `+revisionColumns+` FROM config_revision
 		WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`, model, SourceVersions, SourceOverride)
-	if err != nil {
-		return Revision{}, fmt.Errorf("configuration revisions of model %q: %w", model, err)
-	}
-	return r, nil
+	return r, about(err, "configuration revisions of model %q", model)
 }
 
 // AddRevision stores r and returns it with its ID, Parent and TimeUS. If the error is nil, the revision is on disk and
@@ -66,46 +62,33 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason).
 			Scan(&r.ID, &r.Parent)
 	})
-	if err != nil {
-		return Revision{}, fmt.Errorf("configuration revision of model %q is not stored: %w", r.Model, err)
-	}
-	return r, nil
+	return r, about(err, "configuration revision of model %q is not stored", r.Model)
 }
 
 // SetRevisionOutcome stores what became of a revision, such as "loaded", and the reason of a failure.
 func (s *Store) SetRevisionOutcome(ctx context.Context, id int64, outcome, reason string) error {
 	err := s.change(ctx, `UPDATE config_revision SET outcome = ?, reason = ? WHERE id = ?`, outcome, reason, id)
-	if err != nil {
-		return fmt.Errorf("outcome of configuration revision %d: %w", id, err)
-	}
-	return nil
+	return about(err, "outcome of configuration revision %d", id)
 }
 
 const revisionColumns = "id, coalesce(parent_id, 0), model, time_us, source, coalesce(restores_id, 0), " +
 	"text_before, text_after, outcome, reason"
 
-func scanRevision(scan scanFunc) (r Revision, err error) {
-	err = scan(&r.ID, &r.Parent, &r.Model, &r.TimeUS, &r.Source, &r.Restores, &r.Before, &r.After, &r.Outcome,
-		&r.Reason)
-	return r, err
+func (r *Revision) columns() []any {
+	return []any{&r.ID, &r.Parent, &r.Model, &r.TimeUS, &r.Source, &r.Restores, &r.Before, &r.After, &r.Outcome,
+		&r.Reason}
 }
 
 // Revision returns the revision with that ID, or ErrNotFound.
 func (s *Store) Revision(ctx context.Context, id int64) (Revision, error) {
-	r, err := queryOne(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision WHERE id = ?`, id)
-	if err != nil {
-		return Revision{}, fmt.Errorf("configuration revision %d: %w", id, err)
-	}
-	return r, nil
+	r, err := one(ctx, s.r, (*Revision).columns, `SELECT `+revisionColumns+` FROM config_revision WHERE id = ?`, id)
+	return r, about(err, "configuration revision %d", id)
 }
 
 // Revisions returns the revisions of a model, the latest first: those before beforeID, or all for 0; at most n
 // (default 100, at most 1000).
 func (s *Store) Revisions(ctx context.Context, model string, beforeID int64, n int) ([]Revision, error) {
-	out, err := queryAll(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision
+	out, err := all(ctx, s.r, (*Revision).columns, `SELECT `+revisionColumns+` FROM config_revision
 		WHERE model = ? AND (? = 0 OR id < ?) ORDER BY id DESC LIMIT ?`, model, beforeID, beforeID, limit(n, 100, 1000))
-	if err != nil {
-		return nil, fmt.Errorf("configuration revisions of model %q: %w", model, err)
-	}
-	return out, nil
+	return out, about(err, "configuration revisions of model %q", model)
 }

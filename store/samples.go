@@ -75,18 +75,11 @@ func (p *Sample) numbers() []*int64 {
 // store takes ownership of the slice and what it points to. RecordSamples returns false if the samples were dropped,
 // because the queue is full or the store is closed.
 func (s *Store) RecordSamples(batch []Sample) bool {
-	if len(batch) == 0 {
-		return true
+	ok := len(batch) == 0 || offer(s, s.samples, batch)
+	if !ok {
+		s.dropped(len(batch), 0)
 	}
-	if !s.closed() {
-		select {
-		case s.samples <- batch:
-			return true
-		default:
-		}
-	}
-	s.dropped(len(batch), 0)
-	return false
+	return ok
 }
 
 // valid reports whether a sample can be added to others: no negative numbers, no time before 1970, and a histogram that

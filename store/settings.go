@@ -19,35 +19,29 @@ func (s *Store) SetSetting(ctx context.Context, key string, value json.RawMessag
 			key, string(value), nowUS())
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("setting %q is not stored: %w", key, err)
-	}
-	return nil
+	return about(err, "setting %q is not stored", key)
 }
 
 // Setting returns the value of key, or ErrNotFound.
 func (s *Store) Setting(ctx context.Context, key string) (json.RawMessage, error) {
-	value, err := queryOne(ctx, s.r, func(scan scanFunc) (value string, err error) {
-		err = scan(&value)
-		return value, err
-	}, `SELECT value FROM setting WHERE key = ?`, key)
-	if err != nil {
-		return nil, fmt.Errorf("setting %q: %w", key, err)
-	}
-	return json.RawMessage(value), nil
+	value, err := one(ctx, s.r, func(value *[]byte) []any { return []any{value} },
+		`SELECT value FROM setting WHERE key = ?`, key)
+	return value, about(err, "setting %q", key)
 }
 
 // Settings returns all settings.
 func (s *Store) Settings(ctx context.Context) (map[string]json.RawMessage, error) {
+	type setting struct {
+		key   string
+		value []byte
+	}
 	out := make(map[string]json.RawMessage)
-	err := queryEach(ctx, s.r, func(scan scanFunc) error {
-		var key, value string
-		err := scan(&key, &value)
-		out[key] = json.RawMessage(value)
-		return err
-	}, `SELECT key, value FROM setting`)
-	if err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
+	for row, err := range each(ctx, s.r, func(r *setting) []any { return []any{&r.key, &r.value} },
+		`SELECT key, value FROM setting`) {
+		if err != nil {
+			return nil, about(err, "settings")
+		}
+		out[row.key] = row.value
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 )
 
 // Span is a period in which a version was loaded. Without spans, an idle second, which has no sample, would look like a
@@ -18,18 +17,7 @@ type Span struct {
 // extends it and never shortens it: the caller repeats a span while the version stays loaded. RecordSpans returns false
 // if the spans were dropped; the next repetition stores them.
 func (s *Store) RecordSpans(spans []Span) bool {
-	if len(spans) == 0 {
-		return true
-	}
-	if s.closed() {
-		return false
-	}
-	select {
-	case s.spans <- spans:
-		return true
-	default:
-		return false
-	}
+	return len(spans) == 0 || offer(s, s.spans, spans)
 }
 
 func (w *writer) writeSpans(ctx context.Context, tx *sql.Tx) error {
@@ -57,14 +45,9 @@ func (w *writer) writeSpans(ctx context.Context, tx *sql.Tx) error {
 // Spans returns the spans of a model (of all for "") and version (all for 0) that overlap FromUS <= t < ToUS, ordered
 // by model, version and start.
 func (s *Store) Spans(ctx context.Context, model string, version, fromUS, toUS int64) ([]Span, error) {
-	out, err := queryAll(ctx, s.r, func(scan scanFunc) (p Span, err error) {
-		err = scan(&p.Model, &p.Version, &p.FromUS, &p.ToUS)
-		return p, err
-	}, `SELECT model, version, from_us, to_us FROM span JOIN series ON id = series_id
+	out, err := all(ctx, s.r, func(p *Span) []any { return []any{&p.Model, &p.Version, &p.FromUS, &p.ToUS} },
+		`SELECT model, version, from_us, to_us FROM span JOIN series ON id = series_id
 		WHERE (? = '' OR model = ?) AND (? = 0 OR version = ?) AND to_us >= ? AND from_us < ?
 		ORDER BY model, version, from_us`, model, model, version, version, fromUS, toUS)
-	if err != nil {
-		return nil, fmt.Errorf("history of what was loaded: %w", err)
-	}
-	return out, nil
+	return out, about(err, "history of what was loaded")
 }

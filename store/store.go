@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,25 +32,18 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	const day = 24 * time.Hour
-	o.KeepSeconds = orDefault(o.KeepSeconds, day)
-	o.KeepMinutes = orDefault(o.KeepMinutes, 30*day)
-	o.KeepHours = orDefault(o.KeepHours, 730*day)
-	o.KeepEvents = orDefault(o.KeepEvents, 365*day)
-	o.MaxBytes = orDefault(o.MaxBytes, 1<<30)
-	o.QueueLength = orDefault(o.QueueLength, 1024)
-	o.MaxPending = orDefault(o.MaxPending, 50_000)
-	o.PruneEvery = orDefault(o.PruneEvery, time.Minute)
+	o.KeepSeconds = cmp.Or(o.KeepSeconds, day)
+	o.KeepMinutes = cmp.Or(o.KeepMinutes, 30*day)
+	o.KeepHours = cmp.Or(o.KeepHours, 730*day)
+	o.KeepEvents = cmp.Or(o.KeepEvents, 365*day)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
+	o.QueueLength = cmp.Or(o.QueueLength, 1024)
+	o.MaxPending = cmp.Or(o.MaxPending, 50_000)
+	o.PruneEvery = cmp.Or(o.PruneEvery, time.Minute)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-func orDefault[T ~int | ~int64](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }
 
 // ErrClosed is returned by calls on a closed Store.
@@ -152,6 +146,19 @@ func (s *Store) Close() error {
 func (s *Store) closed() bool {
 	select {
 	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// offer puts v into a queue of the writer. It returns false if the queue is full or the store is closed.
+func offer[T any](s *Store, queue chan<- T, v T) bool {
+	if s.closed() {
+		return false
+	}
+	select {
+	case queue <- v:
 		return true
 	default:
 		return false

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
 )
@@ -36,28 +35,18 @@ func (s *Store) AddToken(ctx context.Context, t Token) (Token, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return Token{}, fmt.Errorf("token %q is not stored: %w", t.Name, err)
-	}
-	return t, nil
+	return t, about(err, "token %q is not stored", t.Name)
 }
 
 // DeleteToken removes a token, or returns ErrNotFound. If the error is nil, the removal is on disk.
 func (s *Store) DeleteToken(ctx context.Context, id string) error {
-	if err := s.change(ctx, `DELETE FROM access_token WHERE id = ?`, id); err != nil {
-		return fmt.Errorf("token %q is not removed: %w", id, err)
-	}
-	return nil
+	return about(s.change(ctx, `DELETE FROM access_token WHERE id = ?`, id), "token %q is not removed", id)
 }
 
 // Tokens returns all tokens, the oldest first.
 func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
-	out, err := queryAll(ctx, s.r, func(scan scanFunc) (t Token, err error) {
-		err = scan(&t.ID, &t.Name, &t.Scopes, &t.Hash, &t.CreatedUS)
-		return t, err
+	out, err := all(ctx, s.r, func(t *Token) []any {
+		return []any{&t.ID, &t.Name, &t.Scopes, &t.Hash, &t.CreatedUS}
 	}, `SELECT id, name, scopes, hash, created_us FROM access_token ORDER BY created_us, id`)
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
-	}
-	return out, nil
+	return out, about(err, "tokens")
 }

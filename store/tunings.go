@@ -36,10 +36,7 @@ func (s *Store) AddTuning(ctx context.Context, t Tuning) (id int64, err error) {
 			SELECT id FROM tuning WHERE model = ?1 ORDER BY id DESC LIMIT ?2)`, t.Model, keptTunings)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("tuning of model %q is not stored: %w", t.Model, err)
-	}
-	return id, nil
+	return id, about(err, "tuning of model %q is not stored", t.Model)
 }
 
 func (t *Tuning) check() error {
@@ -55,46 +52,26 @@ func (s *Store) SetTuning(ctx context.Context, t Tuning) error {
 		return err
 	}
 	err := s.change(ctx, `UPDATE tuning SET head = ?, body = ? WHERE id = ?`, string(t.Head), string(t.Body), t.ID)
-	if err != nil {
-		return fmt.Errorf("tuning %d: %w", t.ID, err)
-	}
-	return nil
+	return about(err, "tuning %d", t.ID)
 }
 
 // DeleteTuning removes a tuning, or returns ErrNotFound.
 func (s *Store) DeleteTuning(ctx context.Context, id int64) error {
-	if err := s.change(ctx, `DELETE FROM tuning WHERE id = ?`, id); err != nil {
-		return fmt.Errorf("tuning %d: %w", id, err)
-	}
-	return nil
+	return about(s.change(ctx, `DELETE FROM tuning WHERE id = ?`, id), "tuning %d", id)
 }
 
 // Tuning returns a tuning, or ErrNotFound.
 func (s *Store) Tuning(ctx context.Context, id int64) (Tuning, error) {
-	t, err := queryOne(ctx, s.r, func(scan scanFunc) (Tuning, error) {
-		var head, body string
-		t := Tuning{ID: id}
-		err := scan(&t.Model, &t.StartedUS, &head, &body)
-		t.Head, t.Body = json.RawMessage(head), json.RawMessage(body)
-		return t, err
-	}, `SELECT model, started_us, head, body FROM tuning WHERE id = ?`, id)
-	if err != nil {
-		return Tuning{}, fmt.Errorf("tuning %d: %w", id, err)
-	}
-	return t, nil
+	t, err := one(ctx, s.r, func(t *Tuning) []any {
+		return []any{&t.ID, &t.Model, &t.StartedUS, (*[]byte)(&t.Head), (*[]byte)(&t.Body)}
+	}, `SELECT id, model, started_us, head, body FROM tuning WHERE id = ?`, id)
+	return t, about(err, "tuning %d", id)
 }
 
 // Tunings returns the tunings of a model without their bodies, the newest first.
 func (s *Store) Tunings(ctx context.Context, model string) ([]Tuning, error) {
-	out, err := queryAll(ctx, s.r, func(scan scanFunc) (Tuning, error) {
-		var head string
-		t := Tuning{Model: model}
-		err := scan(&t.ID, &t.StartedUS, &head)
-		t.Head = json.RawMessage(head)
-		return t, err
-	}, `SELECT id, started_us, head FROM tuning WHERE model = ? ORDER BY id DESC`, model)
-	if err != nil {
-		return nil, fmt.Errorf("tunings of model %q: %w", model, err)
-	}
-	return out, nil
+	out, err := all(ctx, s.r, func(t *Tuning) []any {
+		return []any{&t.ID, &t.Model, &t.StartedUS, (*[]byte)(&t.Head)}
+	}, `SELECT id, model, started_us, head FROM tuning WHERE model = ? ORDER BY id DESC`, model)
+	return out, about(err, "tunings of model %q", model)
 }

@@ -39,25 +39,20 @@ func (s *Store) run() {
 		select {
 		case batch := <-s.samples:
 			w.samples = append(w.samples, batch...)
-			w.take()
 			w.flush(false)
 		case e := <-s.events:
 			w.events = append(w.events, e)
-			w.take()
 			w.flush(false)
 		case p := <-s.spans:
 			w.spans = append(w.spans, p...)
-			w.take()
 			w.flush(false)
 		case o := <-s.ops:
-			w.take()
 			o.done <- w.serve(o)
 		case <-w.retry.C:
 			w.flush(true)
 		case <-w.prune.C:
 			w.prune.Reset(w.pruner.step())
 		case <-s.stop:
-			w.take()
 			w.flush(true)
 			return
 		}
@@ -95,9 +90,10 @@ func (s *Store) dropped(samples, events int) {
 	s.mu.Unlock()
 }
 
-// flush writes the pending rows in one transaction. After a failure it waits for the retry timer, unless now is true.
-// It returns why rows were not written.
+// flush writes the pending and the queued rows in one transaction. After a failure it waits for the retry timer, unless
+// now is true. It returns why rows were not written.
 func (w *writer) flush(now bool) error {
+	w.take()
 	defer w.updatePending()
 	if w.wait > 0 && !now || len(w.samples)+len(w.events)+len(w.spans) == 0 {
 		return nil
@@ -114,7 +110,7 @@ func (w *writer) flush(now bool) error {
 	switch {
 	case err == nil:
 		w.recovered()
-		w.forget()
+		w.samples, w.events, w.spans = nil, nil, nil
 	case isTransient(err):
 		clear(w.series) // their rows may have been rolled back
 		w.failed(err)
@@ -122,24 +118,9 @@ func (w *writer) flush(now bool) error {
 		clear(w.series)
 		w.failed(err)
 		w.s.dropped(len(w.samples), len(w.events))
-		w.forget()
+		w.samples, w.events, w.spans = nil, nil, nil
 	}
 	return err
-}
-
-// forget empties the pending rows, and releases large slices that were needed after failures.
-func (w *writer) forget() {
-	const keep = 1024
-	clear(w.samples)
-	clear(w.events)
-	clear(w.spans)
-	w.samples, w.events, w.spans = w.samples[:0], w.events[:0], w.spans[:0]
-	if cap(w.samples) > keep {
-		w.samples = nil
-	}
-	if cap(w.events) > keep {
-		w.events = nil
-	}
 }
 
 func (w *writer) updatePending() {
@@ -155,10 +136,7 @@ func (w *writer) failed(err error) {
 	}
 	w.wait = min(max(2*w.wait, firstRetry), lastRetry)
 	w.retry.Reset(w.wait)
-	w.s.countError(err)
-	if isDamage(err) {
-		w.s.markSuspect()
-	}
+	w.s.writeFailed(err)
 }
 
 // recovered updates the state after a write that succeeded.
@@ -174,17 +152,14 @@ func (w *writer) recovered() {
 	}
 }
 
-func (s *Store) countError(err error) {
+// writeFailed counts an error. If the database is damaged, the next Open checks the whole of it.
+func (s *Store) writeFailed(err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.health.WriteErrors++
 	s.health.Failing = true
 	s.health.LastError = err.Error()
-}
-
-// markSuspect makes the next Open check the whole database.
-func (s *Store) markSuspect() {
-	if s.path == "" {
+	s.mu.Unlock()
+	if s.path == "" || !isDamage(err) {
 		return
 	}
 	if err := os.WriteFile(s.path+suspectSuffix, nil, 0o600); err != nil {
@@ -213,10 +188,7 @@ func (w *writer) serve(o *op) error {
 		w.recovered()
 		w.flush(true) // its failure is counted there and is not the op's
 	case isTransient(err):
-		w.s.countError(err)
-		if isDamage(err) {
-			w.s.markSuspect()
-		}
+		w.s.writeFailed(err)
 		return openError(w.s.path, err)
 	}
 	return err
