@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"nereid/app/durable"
 )
 
 // Autostart starts the program when the user logs in, with an entry in the folder that desktops read. Source of
@@ -61,11 +63,7 @@ func (a *Autostart) Set(on bool) error {
 	if err := os.MkdirAll(filepath.Dir(a.Path), 0o700); err != nil {
 		return err
 	}
-	part := a.Path + ".part"
-	if err := os.WriteFile(part, []byte(a.entry()), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, a.Path)
+	return durable.Replace(a.Path, []byte(a.entry()), 0o600)
 }
 
 func (a *Autostart) entry() string {

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"nereid/app/durable"
 )
 
 // A second start cannot open the data folder, because the first one holds its lock. It asks the first one to show its
@@ -50,14 +52,7 @@ func (h *Host) Announce(dir, base string) error {
 		return err
 	}
 	path := filepath.Join(dir, handoverFile)
-	part := path + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("hand-over file: %w", err)
-	}
-	if err := os.WriteFile(part, b, 0o600); err != nil {
-		return fmt.Errorf("hand-over file: %w", err)
-	}
-	if err := os.Rename(part, path); err != nil {
+	if err := durable.Replace(path, b, 0o600); err != nil {
 		return fmt.Errorf("hand-over file: %w", err)
 	}
 	h.path = path

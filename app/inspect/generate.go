@@ -3,9 +3,9 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -16,8 +16,6 @@ import (
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
-
-func itoa(i int) string { return strconv.Itoa(i) }
 
 // Generate writes the configuration of a model without its name, which is that of the folder. For a model folder, the
 // newest version completes its config.pbtxt. For a version folder or a model file, everything comes from there. The
@@ -84,7 +82,7 @@ func (o *Options) fromFile(ctx context.Context, path string) (string, error) {
 	name, ok := extensions[strings.ToLower(filepath.Ext(path))]
 	if !ok {
 		return "", status.Errorf(status.InvalidArg, "%s is neither a folder nor a model file by its name (%s)", path,
-			strings.Join(sortedExtensions(), ", "))
+			strings.Join(slices.Sorted(maps.Keys(extensions)), ", "))
 	}
 	cfg := &inferencepb.ModelConfig{Backend: name, DefaultModelFilename: filepath.Base(path)}
 	ac, can := o.backend(name).(backend.AutoCompleter)
@@ -105,13 +103,4 @@ func (o *Options) fromFile(ctx context.Context, path string) (string, error) {
 		return "", faults.Err()
 	}
 	return modelconfig.Format(cfg), nil
-}
-
-func sortedExtensions() []string {
-	var all []string
-	for e := range extensions {
-		all = append(all, e)
-	}
-	slices.Sort(all)
-	return all
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nereid/engine/ensemble"
@@ -89,14 +90,14 @@ func (m *model) graph(models map[string]*model) {
 	if len(steps) == 0 || m.faults.Err() != nil {
 		return
 	}
-	if circle := cycleFrom(models, []string{m.src.Key}, map[string]bool{}); circle != nil {
+	if cycle := cycleFrom(models, []string{m.src.Key}, map[string]bool{}); cycle != nil {
 		m.fault(modelconfig.SeverityError, "ensemble_scheduling",
-			"circular dependency between ensembles: "+strings.Join(circle, " -> "), "take one of the steps out")
+			"circular dependency between ensembles: "+strings.Join(cycle, " -> "), "take one of the steps out")
 		return
 	}
 	for i, s := range steps {
 		part := models[ensemble.StepKey(s)]
-		at := "ensemble_scheduling.step[" + itoa(i) + "].model_name"
+		at := "ensemble_scheduling.step[" + strconv.Itoa(i) + "].model_name"
 		switch {
 		case part == nil:
 			m.fault(modelconfig.SeverityError, at, "the step's model '"+s.GetModelName()+"' is in none of the "+

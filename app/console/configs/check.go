@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +31,10 @@ type Checker struct {
 	DefaultMaxBatchSize int
 	Log                 *slog.Logger
 
-	signatures signatureCache
+	// signatures are what backends read from model files. Without them, each check of a text that is being typed would
+	// read a large file.
+	mu         sync.Mutex
+	signatures map[signatureKey]*modelconfig.Signature // guarded by mu
 }
 
 // Checked is a configuration that is not running: what a text would become.

@@ -2,7 +2,6 @@ package folders
 
 import (
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,16 +25,4 @@ func Exchange(a, b string) error {
 		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
 	}
 	return exchangeByRenames(a, b)
-}
-
-// SameDevice reports whether two paths are known to be on one file system.
-func SameDevice(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	if errX != nil || errY != nil {
-		return false
-	}
-	s, ok1 := x.Sys().(*syscall.Stat_t)
-	t, ok2 := y.Sys().(*syscall.Stat_t)
-	return ok1 && ok2 && s.Dev == t.Dev
 }

@@ -7,6 +7,3 @@ func FreeBytes(string) (uint64, bool) { return 0, false }
 
 // Exchange swaps two folders.
 func Exchange(a, b string) error { return exchangeByRenames(a, b) }
-
-// SameDevice reports false: it is not known on this system.
-func SameDevice(string, string) bool { return false }

@@ -23,10 +23,6 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 	if err != nil {
 		return err
 	}
-	root := filepath.Dir(to)
-	if free, ok := folders.FreeBytes(root); ok && total > 0 && uint64(total) > free && !folders.SameDevice(from, root) {
-		return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total, free, root)
-	}
 	var done int64
 	last := time.Now()
 	wrote := func(n int) {
@@ -46,6 +42,10 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 		}
 		if os.Link(p, at) == nil {
 			return nil
+		}
+		root := filepath.Dir(to)
+		if free, ok := folders.FreeBytes(root); ok && done == 0 && uint64(total) > free {
+			return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total, free, root)
 		}
 		return copyFile(ctx, p, at, wrote)
 	})

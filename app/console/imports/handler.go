@@ -232,16 +232,15 @@ func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Imp
 // Delete removes an import, unless it is being committed.
 func (h *Handler) Delete(r *http.Request) error {
 	id := r.PathValue("id")
-	s, err := h.imports.use(id)
-	switch {
-	case err == nil:
-		s.mu.Unlock()
-	case rest.CodeOf(err) == api.CodeConflict:
-		if done, _ := h.imports.get(id); done == nil || done.state() != api.ImportLoaded {
-			return err
-		}
-	default:
+	s, err := h.imports.get(id)
+	if err != nil {
 		return err
+	}
+	s.mu.Lock()
+	committing := s.view.State == api.ImportCommitting
+	s.mu.Unlock()
+	if committing {
+		return errCommitting
 	}
 	return h.imports.drop(id)
 }

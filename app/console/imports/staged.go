@@ -19,6 +19,8 @@ const (
 	maxImports     = 64
 )
 
+var errCommitting = rest.Errorf(api.CodeConflict, "the import is being committed")
+
 // imports are the staged imports.
 type imports struct {
 	dir string
@@ -123,7 +125,7 @@ func (m *imports) use(id string) (*staged, error) {
 	case s.removed:
 		err = rest.Errorf(api.CodeNotFound, "the import was removed")
 	case s.view.State == api.ImportCommitting:
-		err = rest.Errorf(api.CodeConflict, "the import is being committed")
+		err = errCommitting
 	case s.view.State == api.ImportLoaded:
 		err = rest.Errorf(api.CodeConflict, "the import is done")
 	}
@@ -169,10 +171,4 @@ func (s *staged) endFile() {
 	defer s.mu.Unlock()
 	s.writing--
 	s.touched = time.Now()
-}
-
-func (s *staged) state() api.ImportState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.view.State
 }

@@ -38,15 +38,15 @@ type Frameworks struct {
 	Tasks     *tasks.Group
 	Log       *slog.Logger
 
-	mu       sync.Mutex
-	installs map[string]*install // the last one of each framework; guarded by mu
+	mu       sync.Mutex          // guards what follows, and the fields of installs
+	installs map[string]*install // the last one of each framework
 }
 
 // install is an installation that runs or has ended.
 type install struct {
-	mu      sync.Mutex
+	mu      *sync.Mutex // that of Frameworks
 	began   time.Time
-	ended   bool // guarded by mu, as are the next
+	ended   bool
 	err     error
 	lines   []string
 	partial []byte // a line that has not ended
@@ -75,31 +75,6 @@ func (i *install) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (i *install) end(err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.ended, i.err = true, err
-}
-
-func (i *install) hasEnded() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.ended
-}
-
-// show adds the installation to a framework's state.
-func (i *install) show(out *api.Framework) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	out.Log = slices.Clone(i.lines)
-	switch {
-	case !i.ended:
-		out.State, out.SinceMs = api.FrameworkInstalling, i.began.UnixMilli()
-	case i.err != nil && out.State != api.FrameworkInstalled:
-		out.State, out.Reason = api.FrameworkFailed, i.err.Error()
-	}
-}
-
 func (h *Frameworks) list() []python.Framework {
 	if h.Installer == nil {
 		return nil
@@ -115,12 +90,6 @@ func (h *Frameworks) List(*http.Request) (out api.Frameworks, err error) {
 	return out, nil
 }
 
-func (h *Frameworks) lastInstall(f python.Framework) *install {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.installs[f.Name]
-}
-
 // view returns a framework as the console's interface shows it.
 func (h *Frameworks) view(f python.Framework) api.Framework {
 	out := api.Framework{Name: f.Name, Title: f.Title, Package: strings.Fields(f.Requirements)[0], Size: f.Size,
@@ -128,10 +97,18 @@ func (h *Frameworks) view(f python.Framework) api.Framework {
 	if h.Installer.Installed(f) {
 		out.State = api.FrameworkInstalled
 	}
-	if i := h.lastInstall(f); i != nil {
-		i.show(&out)
-	}
 	out.Waiting = h.waiting(f)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := h.installs[f.Name]; i != nil {
+		out.Log = slices.Clone(i.lines)
+		switch {
+		case !i.ended:
+			out.State, out.SinceMs = api.FrameworkInstalling, i.began.UnixMilli()
+		case i.err != nil && out.State != api.FrameworkInstalled:
+			out.State, out.Reason = api.FrameworkFailed, i.err.Error()
+		}
+	}
 	return out
 }
 
@@ -185,13 +162,13 @@ func (h *Frameworks) Install(r *http.Request, req *api.InstallFramework) (out ap
 func (h *Frameworks) start(f python.Framework) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if before := h.installs[f.Name]; before != nil && !before.hasEnded() {
+	if before := h.installs[f.Name]; before != nil && !before.ended {
 		return rest.Errorf(api.CodeConflict, "%s is being installed already", f.Title)
 	}
 	if h.installs == nil {
 		h.installs = map[string]*install{}
 	}
-	i := &install{began: time.Now()}
+	i := &install{mu: &h.mu, began: time.Now()}
 	i.cancel = h.Tasks.Start(func(ctx context.Context) { h.run(ctx, f, i) })
 	h.installs[f.Name] = i
 	return nil
@@ -222,7 +199,9 @@ func (h *Frameworks) run(ctx context.Context, f python.Framework, i *install) {
 	close(done)
 	progress.Wait()
 	waiting := h.waiting(f)
-	i.end(err)
+	h.mu.Lock()
+	i.ended, i.err = true, err
+	h.mu.Unlock()
 	publish()
 	if err != nil {
 		h.Log.Error("a framework was not installed", "framework", f.Name, "err", err)
@@ -246,8 +225,11 @@ func (h *Frameworks) Stop(r *http.Request) (out api.Framework, err error) {
 	if err != nil {
 		return out, err
 	}
-	i := h.lastInstall(f)
-	if i == nil || i.hasEnded() {
+	h.mu.Lock()
+	i := h.installs[f.Name]
+	runs := i != nil && !i.ended
+	h.mu.Unlock()
+	if !runs {
 		return out, rest.Errorf(api.CodeConflict, "%s is not being installed", f.Title)
 	}
 	i.cancel()

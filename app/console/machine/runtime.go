@@ -83,20 +83,16 @@ const shownLines = 200
 // tail returns the last lines of a file, nothing if it cannot be read.
 func tail(path string, lines int) []string {
 	const most = 64 << 10
-	if path == "" {
-		return nil
-	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > most {
-		if _, err := f.Seek(-most, io.SeekEnd); err != nil {
-			return nil
-		}
+	info, err := f.Stat()
+	if err != nil {
+		return nil
 	}
-	b, err := io.ReadAll(io.LimitReader(f, most))
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
 	if err != nil {
 		return nil
 	}

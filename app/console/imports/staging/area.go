@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,19 +27,8 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	if l.Files <= 0 {
-		l.Files = 10_000
-	}
-	if l.Bytes <= 0 {
-		l.Bytes = 64 << 30
-	}
-	if l.Ratio <= 0 {
-		l.Ratio = 200
-	}
-	if l.RatioFrom <= 0 {
-		l.RatioFrom = 64 << 20
-	}
-	return l
+	return Limits{Files: cmp.Or(l.Files, 10_000), Bytes: cmp.Or(l.Bytes, 64<<30), Ratio: cmp.Or(l.Ratio, 200),
+		RatioFrom: cmp.Or(l.RatioFrom, 64<<20)}
 }
 
 // Area is a folder that takes in the files of one model. Put, Files and Bytes are safe for concurrent use, also during
