@@ -242,7 +242,7 @@ await report.step("drop a model folder: the name is taken, another one loads", a
   await dialog.getByText(`${addSub} is ready`).waitFor();
   await button("Try it", dialog).click();
   await button("Send request").click();
-  await page.getByText("seen from this page").waitFor();
+  await page.getByText("measured in this page").waitFor();
   await shot(page, "14-try-values");
 });
 

@@ -22,7 +22,7 @@ export async function trying({ base, page, report, models }) {
       await page.getByLabel("Values of delay_ms").fill("[5000]");
       await send.click();
       await page.getByRole("button", { name: "Stop" }).click();
-      await page.getByText("the server was told to cancel").waitFor();
+      await page.getByText("the server was asked to cancel").waitFor();
       if (process.env.NEREID_PYTHON) {
         await page.getByLabel("Values of delay_ms").fill("[1]");
         await page.getByRole("button", { name: "Python gRPC" }).click();

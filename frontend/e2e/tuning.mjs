@@ -21,7 +21,7 @@ export async function tuning({ base, page, report, model }) {
 
   await report.step("tuning: what will be tried is shown, and that it disturbs", async () => {
     await page.goto(url);
-    await page.getByText(/At most \d+ measurements of/).waitFor();
+    await page.getByText(/At most \d+ of .* possible measurements/).waitFor();
     report.check(await page.getByText(/Its requests are slower until the search ends/).isVisible(), "the page says that a tuning disturbs");
     await button("brute").click();
     await page.getByRole("alert").getByText(/measurements, more than 1000/).waitFor();
