@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The command runs on this machine, whatever it has.
+// The command works on any machine, with or without GPUs.
 func TestDevicesCommand_C073(t *testing.T) {
 	t.Setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID") // as it was, afterwards
 	var out, errs bytes.Buffer

@@ -21,7 +21,7 @@ import (
 	"nereid/store"
 )
 
-// Every listener of a whole server against what a page on another site can make a browser send.
+// Every listener refuses the requests that a page on another site can make a browser send.
 func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	r := runServer(t, "")
 	paths := map[string]string{"http": "/v2", "metrics": "/metrics", "ui": "/api/server"}
@@ -111,7 +111,7 @@ func TestH7_AStartOpenToTheNetworkNeedsAToken(t *testing.T) {
 	}
 }
 
-// H8: no spelling of a path, a header or a method gets past the token.
+// H8: no spelling of a path, a header or a method bypasses the token.
 func TestH8_NothingBypassesTheToken(t *testing.T) {
 	r := runServer(t, "secret")
 	base := "http://" + r.at("http")
@@ -187,7 +187,7 @@ func rawStatus(t *testing.T, address, method, path, header string) string {
 	return string(answer[9:12])
 }
 
-// H9: what a group of endpoints is closed with counts on both protocols, for every group of the case.
+// H9: a restricted group of endpoints needs its header on both protocols.
 func TestH9_RestrictedGroupsCountOnBothProtocols(t *testing.T) {
 	const groups = "model-repository,shared-memory,logging,trace"
 	r := runServer(t, "", "--http-restricted-api="+groups+":x-key=value",
@@ -233,8 +233,8 @@ func TestH9_RestrictedGroupsCountOnBothProtocols(t *testing.T) {
 	}
 }
 
-// H11: after all that can be done with them, neither a token nor what was sent to a model is in the log, in a file of
-// the data folder, in an answer of the history or in the process list.
+// H11: neither a token nor the data sent to a model appears in the log, in a file of the data folder, in a response of
+// the history or in the process list.
 func TestH11_SecretsAreNotKept(t *testing.T) {
 	const env, prompt = "token-from-the-environment", "prompt-that-nobody-else-may-read"
 	dir := t.TempDir()
@@ -283,7 +283,7 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 			}
 		}
 	}
-	// An argument can be read by every user of the machine.
+	// Every user of the machine can read an argument.
 	for _, name := range regexp.MustCompile(`(?m)^  --([\w-]+)`).FindAllStringSubmatch(options.Usage("nereid"), -1) {
 		if n := name[1]; strings.Contains(n, "token") || strings.Contains(n, "password") ||
 			strings.Contains(n, "secret") {
@@ -292,8 +292,7 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 	}
 }
 
-// H12: a tab that is closed half way through an upload leaves no part of the file, and the import goes with the next
-// end.
+// H12: if a tab is closed during an upload, no part of the file stays, and the import can be removed.
 func TestH12_AnInterruptedUploadLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	r := runServer(t, "", "--data-dir="+dir)
@@ -311,7 +310,7 @@ func TestH12_AnInterruptedUploadLeavesNoFile(t *testing.T) {
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, c) // until the server has given it up
+	_, _ = io.Copy(io.Discard, c) // until the server has closed it
 	c.Close()
 	var files []string
 	if err := filepath.WalkDir(filepath.Join(dir, "imports"), func(path string, d os.DirEntry, err error) error {
@@ -334,7 +333,7 @@ func TestH12_AnInterruptedUploadLeavesNoFile(t *testing.T) {
 	}
 }
 
-// field reads one text field of a flat JSON answer.
+// field returns a text field of a flat JSON object.
 func field(text, name string) string {
 	_, rest, _ := strings.Cut(text, `"`+name+`":"`)
 	value, _, _ := strings.Cut(rest, `"`)

@@ -32,7 +32,7 @@ func writeFiles(t *testing.T, root string, files map[string]string) string {
 	return root
 }
 
-// asProgram makes this test binary the program: a process opens one ONNX Runtime only, from one folder.
+// asProgram makes this test binary run as the program. A process can open ONNX Runtime only once, from one folder.
 const asProgram = "NEREID_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -333,14 +333,14 @@ func TestHostileConfigurations(t *testing.T) {
 			if len(r.Models) != 1 || r.Errors == 0 || !strings.Contains(r.Models[0].Faults.Error(), tt.want) {
 				t.Errorf("faults %.300s, want %q", r.Models[0].Faults.Error(), tt.want)
 			}
-			if took > time.Minute { // it has run away: a second is usual, and a busy machine is not its fault
+			if took > time.Minute { // usually a second; more on a busy machine
 				t.Errorf("took %v", took)
 			}
 		})
 	}
 }
 
-// Validation knows the same names as the server, and looks at every model once.
+// Validation resolves names as the server does, and checks every model once.
 func TestValidateEnsembles(t *testing.T) {
 	backends := inspect.Options{AutoComplete: true, Backends: builtin.All()}
 	ensemble := func(step string) string {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// http2Frames speaks just enough HTTP/2 to see what a server does by itself: it opens a connection, confirms the
-// settings and calls each with the type and payload of every frame, until each returns true or the connection ends.
+// http2Frames opens an HTTP/2 connection, confirms the settings, and calls each with the type and payload of every
+// frame that the server sends. It ends when each returns true or when the connection ends.
 func http2Frames(t *testing.T, address string, each func(write func(kind, flags byte, payload []byte), kind, flags byte,
 	payload []byte) bool) {
 	t.Helper()

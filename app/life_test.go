@@ -35,7 +35,7 @@ func modelRepository(t *testing.T) string {
 	})
 }
 
-// The server starts, or refuses to, as its options say; one that has started stops in order when its context ends.
+// Options decide whether the server starts. A started server stops in order when its context ends.
 func TestStart_A074_A075(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -81,7 +81,7 @@ func TestStart_A074_A075(t *testing.T) {
 	}
 }
 
-// After a refused start, everything is free for the next one.
+// A refused start releases its ports and its data folder.
 func TestARefusedStartLeavesNothingBehind(t *testing.T) {
 	data, root := t.TempDir(), modelRepository(t)
 	for range 2 {
@@ -108,8 +108,8 @@ func TestAStuckShutdownEndsAfterTheTimeout_DV52(t *testing.T) {
 	})
 }
 
-// A mistake is not hidden behind two hundred lines of usage, except under tritonserver's name, where scripts may look
-// for it.
+// A wrong option is reported without the usage text. Under the name tritonserver the usage comes first, because scripts
+// may look for it.
 func TestWrongOptionsAreReportedWithoutTheUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args  []string

@@ -16,7 +16,7 @@ import (
 )
 
 // B080: the page opens the server on another address while it runs, beside the loopback listeners, and closes it again.
-// 127.0.0.2 stands for an address of the network: it is one of this machine that nothing listens on.
+// 127.0.0.2 stands for an address of the network: it is an address of this machine on which nothing listens.
 func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 	dir := t.TempDir()
 	r := runServer(t, "", "--data-dir="+dir)
@@ -116,7 +116,7 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 	}
 }
 
-// What was chosen counts at the next start, unless options say something else or the tokens are gone.
+// The choice counts at the next start, unless options override it or there is no token any more.
 func TestTheNetworkChoiceCountsAtTheNextStart_B080(t *testing.T) {
 	dir := t.TempDir()
 	first := runServer(t, "", "--data-dir="+dir)
@@ -126,7 +126,7 @@ func TestTheNetworkChoiceCountsAtTheNextStart_B080(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := first.network.State(); !s.Open || len(s.Problems) != 1 {
-		t.Errorf("without an address: %+v, want it open with the problem told", s)
+		t.Errorf("without an address: %+v, want it open with the problem reported", s)
 	}
 
 	s := &server{c: load(t, "--data-dir=x"), log: first.log, store: first.store} // the next start reads the same store

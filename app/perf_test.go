@@ -90,7 +90,7 @@ func (r *rig) counted(t *testing.T, model string) (good, bad uint64) {
 	return doc.Stats[0].I.Success.Count, doc.Stats[0].I.Fail.Count
 }
 
-// perfRun runs nereid perf and demands the exit status.
+// perfRun runs nereid perf and checks the exit status.
 func perfRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -123,7 +123,7 @@ func readCSV(t *testing.T, path string) []map[string]string {
 	return out
 }
 
-// The requests that were counted are those that the server has had, over each protocol and for each kind of model.
+// The report counts as many requests as the server has had, over each protocol and for each kind of model.
 func TestPerf_F013(t *testing.T) {
 	r := perfRig(t)
 	values := writeFiles(t, t.TempDir(), map[string]string{
@@ -227,7 +227,7 @@ func TestPerf_F013(t *testing.T) {
 				"--sequence-length", "8", "--sequence-length-variation", "0", "--sequence-id-range", "100:110"},
 				tt.args...)...)
 			after, failedAfter := r.counted(t, "seq")
-			// The sequences under way at the end are ended, which is a request more of each.
+			// Sequences that run at the end get one more request, which ends them.
 			if n := after - before; n < 90 || n > 93 || failedAfter != failed ||
 				!strings.Contains(out, "Sequence count: ") {
 				t.Errorf("the server counts %d requests and %d failed, want 90 to 93 and none\n%s", n,
@@ -380,7 +380,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// What the options say reaches the server.
+// The server receives what the options say.
 func TestPerfRequests_F017(t *testing.T) {
 	r := perfRig(t)
 	var mu sync.Mutex

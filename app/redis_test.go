@@ -9,7 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Two servers with the same model share its answers; one that has other files does not get them.
+// Two servers with the same model share its cached responses. A server with other files of the model does not.
 func TestRedisCache(t *testing.T) {
 	redis := miniredis.RunT(t)
 	repository := func(version string) string {
@@ -43,7 +43,7 @@ func TestRedisCache(t *testing.T) {
 	if got := hits(first, 1); got != "0" {
 		t.Fatalf("%s hits of an empty cache", got)
 	}
-	for end := time.Now().Add(time.Minute); len(redis.Keys()) == 0; { // stored behind the answer
+	for end := time.Now().Add(time.Minute); len(redis.Keys()) == 0; { // it is stored after the response
 		if time.Now().After(end) {
 			t.Fatal("nothing was stored")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// TestRemoteRepository serves a folder and a bucket, which the page shows and cannot change.
+// A server serves a folder and a bucket together. The page shows the bucket's models but cannot change them.
 func TestRemoteRepository(t *testing.T) {
 	backend := s3mem.New()
 	if err := backend.CreateBucket("models"); err != nil {
@@ -38,7 +38,7 @@ func TestRemoteRepository(t *testing.T) {
 			}
 		}
 		if log := r.out.String(); !strings.Contains(log, "downloading: far:1") || !strings.Contains(log, address) {
-			t.Errorf("the log tells neither of the download nor of the repository:\n%s", log)
+			t.Errorf("the log has neither the download nor the repository:\n%s", log)
 		}
 	})
 	t.Run("the page shows it and cannot change it", func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRemoteRepository(t *testing.T) {
 	})
 }
 
-// TestRepositoriesByRelativePath starts in another folder.
+// A relative path of a repository counts from the folder in which the server starts.
 func TestRepositoriesByRelativePath(t *testing.T) {
 	more := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(more, "readonly", "second", "1"), 0o755); err != nil {

@@ -43,7 +43,7 @@ type rig struct {
 	out *lockedBuffer
 }
 
-// runServer starts a server; token is NEREID_TOKEN. The test's end shuts it down.
+// runServer starts a server with token as NEREID_TOKEN. It is shut down when the test ends.
 func runServer(t *testing.T, token string, args ...string) *rig {
 	t.Helper()
 	args = append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(),
@@ -82,7 +82,7 @@ func runServer(t *testing.T, token string, args ...string) *rig {
 // at is the address of a listener: "http", "grpc", "metrics" or "ui".
 func (r *rig) at(name string) string { return r.fronts.listeners[name].Addr().String() }
 
-// get asks over HTTP and returns the status and the body. Headers are "Name: value".
+// get sends a GET request and returns the status and the body. Headers are "Name: value".
 func get(t *testing.T, method, url string, headers ...string) (int, string) {
 	t.Helper()
 	return ask(t, http.DefaultClient, method, url, "", headers...)
@@ -137,7 +137,7 @@ func withToken(ctx context.Context, value string) context.Context {
 
 func none(string) (string, bool) { return "", false }
 
-// load reads options; the data folder is a new one unless they name one.
+// load reads options. The data folder is a new one unless they name one.
 func load(t *testing.T, args ...string) *options.Config {
 	t.Helper()
 	c, err := options.Load(false, append(args, "--data-dir="+t.TempDir()), none)

@@ -35,8 +35,8 @@ func runSecure(t *testing.T, authority *certstest.Authority, l certstest.Leaf, m
 	return runServer(t, "", append(args, "--metrics-use-ssl=1", "--ui-use-ssl=1")...), cert, key
 }
 
-// shake connects to every endpoint with a client's configuration and returns what each makes of it. TLS 1.3 tells a
-// client that its certificate is refused with the first answer, so that one is read.
+// shake connects to every endpoint with a client's configuration and returns the error of each. With TLS 1.3 a client
+// learns only from the first response that its certificate is refused, so shake reads one.
 func shake(t *testing.T, r *rig, client *tls.Config) map[string]error {
 	t.Helper()
 	out := map[string]error{}
@@ -54,7 +54,7 @@ func shake(t *testing.T, r *rig, client *tls.Config) map[string]error {
 	return out
 }
 
-// H10: what TLS is to refuse is refused by every endpoint, and what it is to take is taken.
+// H10: every endpoint accepts and refuses the same TLS clients.
 func TestH10_TLS(t *testing.T) {
 	authority, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	trust := func(change func(*tls.Config)) *tls.Config {
@@ -75,7 +75,7 @@ func TestH10_TLS(t *testing.T) {
 		mutual bool
 		client *tls.Config
 		want   string // part of the refusal; "": it passes
-		ui     bool   // the GUI passes all the same: browsers have no certificates
+		ui     bool   // the GUI accepts it: browsers have no certificates
 	}{
 		{name: "B043 B074 TLS", client: trust(nil)},
 		{name: "TLS 1.2", client: trust(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })},
@@ -107,7 +107,7 @@ func TestH10_TLS(t *testing.T) {
 					if err != nil {
 						t.Errorf("%s: %v", endpoint, err)
 					}
-				// which often tells no more than that the connection ended
+				// which often says no more than that the connection ended
 				case endpoint == "grpc" && grpcstatus.Code(err) == codes.Unavailable:
 				case err == nil || !strings.Contains(err.Error(), tt.want) &&
 					!strings.Contains(err.Error(), "connection reset"):
@@ -118,7 +118,7 @@ func TestH10_TLS(t *testing.T) {
 	}
 }
 
-// H10: both protocols show a renewed certificate without a restart; connections that are open stay.
+// H10: both protocols use a renewed certificate without a restart. Open connections stay.
 func TestH10_RenewalInARunningServer(t *testing.T) {
 	authority := certstest.NewAuthority(t)
 	r, cert, key := runSecure(t, authority, certstest.Leaf{Name: "first"}, false)
@@ -156,7 +156,7 @@ func TestH10_RenewalInARunningServer(t *testing.T) {
 	}
 }
 
-// The page's tries reach an inference server that asks every client for a certificate.
+// The page can send requests to an inference server that demands a certificate of every client.
 func TestThePageTriesModelsUnderMutualTLS(t *testing.T) {
 	authority := certstest.NewAuthority(t)
 	r, _, _ := runSecure(t, authority, certstest.Leaf{}, true)

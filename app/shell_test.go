@@ -13,8 +13,8 @@ import (
 	"nereid/app/options"
 )
 
-// What the window needs of the server: the console's address before the models are loaded, requests through its
-// wrapper, and a last word while the data folder is still locked.
+// The server gives the window the console's address before the models are loaded, passes requests through its wrapper,
+// and calls closing while the data folder is still locked.
 func TestShellAroundTheServer(t *testing.T) {
 	dir := t.TempDir()
 	c, err := options.Load(false, []string{"--data-dir=" + dir, "--http-port=0", "--grpc-port=0", "--metrics-port=0",

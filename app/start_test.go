@@ -182,7 +182,7 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// The commonest mistake: --model-repository names a model in place of the folder of models.
+// A common mistake: --model-repository names a model instead of the folder of models.
 func TestAModelFolderIsNotARepository(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

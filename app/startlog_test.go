@@ -20,8 +20,8 @@ func TestTheStartLogsTritonsTables(t *testing.T) {
 	r := runServer(t, "", "--model-repository="+more, "--load-model=broken", "--strict-readiness=false",
 		"--cache-config=local,size=1048576", "--id=mine")
 	text := r.out.String()
-	// A table begins a line after the log's prefix, as in Triton; every line of it begins with + or |, and all have one
-	// length.
+	// As in Triton, a table begins on the line after the log's prefix. All its lines begin with + or | and are equally
+	// long.
 	table := regexp.MustCompile(`(?m)^I\d{4} [0-9:.]+ \d+ table\.go:\d+\] \n((?:[+|].*\n)+)\n`)
 	tables := table.FindAllStringSubmatch(text, -1)
 	if len(tables) != 4 {

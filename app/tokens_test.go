@@ -37,7 +37,7 @@ func (r *rig) makeToken(t *testing.T, name string, scope access.Scope) string {
 	return text
 }
 
-// The same token, raw or as Bearer, counts on every protocol, for what its scope opens; without one nothing passes.
+// A token, raw or as Bearer, opens on every protocol what its scopes say. Without a token nothing is served.
 func TestTokensOnEveryProtocol(t *testing.T) {
 	r := runServer(t, "from-the-environment")
 	infer, control := r.makeToken(t, "i", access.Infer), r.makeToken(t, "c", access.Control)
@@ -99,7 +99,7 @@ func TestTokensOnEveryProtocol(t *testing.T) {
 	})
 }
 
-// wantCode compares a gRPC error with the status of the same refusal over HTTP.
+// wantCode checks that a gRPC error matches the HTTP status of the same refusal.
 func wantCode(t *testing.T, call string, err error, status int) {
 	t.Helper()
 	want := map[int]codes.Code{200: codes.OK, 401: codes.Unauthenticated, 403: codes.PermissionDenied}[status]
@@ -108,7 +108,7 @@ func wantCode(t *testing.T, call string, err error, status int) {
 	}
 }
 
-// The command works on the data folder, and on a running server at once; the token is on standard output alone.
+// The command changes the data folder, and a running server at once. Only the token goes to standard output.
 func TestTokenCommand_B082(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("a-long-folder-name/", 8))
 	for name, dir := range map[string]string{"a data folder": t.TempDir(), "a data folder with a long path": long} {
@@ -154,7 +154,7 @@ func TestTokenCommand_B082(t *testing.T) {
 	}
 }
 
-// H13: what other users of the machine may not read or open is their owner's alone.
+// H13: only the owner can read the data folder and open the control socket.
 func TestH13_DataFolderIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r := runServer(t, "", "--data-dir="+dir)

@@ -18,7 +18,7 @@ import (
 	"nereid/store"
 )
 
-// page asks a server's console as the page does.
+// page sends a request to a server's console as the page does.
 func page[T any](t *testing.T, r *rig, status int, method, path string, body any) (out T) {
 	t.Helper()
 	text := ""
@@ -41,7 +41,7 @@ func page[T any](t *testing.T, r *rig, status int, method, path string, body any
 	return out
 }
 
-// tunedBy waits for a tuning's end.
+// tunedBy waits until a tuning ends.
 func tunedBy(t *testing.T, r *rig, path string) api.Tuning {
 	t.Helper()
 	for {
@@ -52,13 +52,13 @@ func tunedBy(t *testing.T, r *rig, path string) api.Tuning {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("the tuning does not end")
-		case <-time.After(50 * time.Millisecond): // asks as the page does
+		case <-time.After(50 * time.Millisecond): // as often as the page
 		}
 	}
 }
 
-// The page's search is the command's: a real one, from the plan to the file in the repository, and there after a
-// restart.
+// The page runs the same search as the command. This test runs one from the plan to the file in the repository, and
+// finds it again after a restart.
 func TestTuneOnThePage(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	root := writeFiles(t, t.TempDir(), map[string]string{"n/1/x": "", "n/config.pbtxt": `backend: "identity"
@@ -84,7 +84,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	req := api.StartTuning{Search: "brute", MaxBatchSizes: "present", QueueDelays: "off", InstanceCounts: "3",
 		Concurrency: "1,2", WindowMs: 50, Shapes: api.List[string]{"INPUT0:16"}}
 	plan := page[api.TuningPlan](t, r, 200, "POST", base+"/plan", req)
-	// Of instances the present one is there beside what is asked for.
+	// The present number of instances is tried in addition to those that the plan names.
 	if plan.Most != 4 || plan.Size != 4 || plan.LeastMs <= 0 || plan.MostMs < plan.LeastMs || len(plan.Axes) != 3 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -176,7 +176,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	}
 }
 
-// A tuning that runs does not hold the end of the server up, and leaves neither processes nor folders.
+// A running tuning does not delay the server's stop, and leaves neither processes nor folders.
 func TestTuneOnThePageEndsWithTheServer(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	tmp := t.TempDir()
@@ -203,7 +203,7 @@ func TestTuneOnThePageEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// The program's file may be called tritonserver, and a server of that name tunes models on its page.
+// A server whose program file is called tritonserver can tune models from the page.
 func TestPrivateServeUnderAnyName(t *testing.T) {
 	for _, name := range []string{"nereid", "/opt/tritonserver/bin/tritonserver"} {
 		var out, errs bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"nereid/app/options"
 )
 
-// Backends of frameworks are there by their names, and give way to those of the backend directory.
+// A framework's backend is registered under its name unless the backend directory has one of that name.
 func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 	folder := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(folder, "tensorflow"), 0o700),

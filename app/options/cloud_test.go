@@ -65,4 +65,4 @@ func TestSageMakerSafePorts_H058(t *testing.T) {
 	}
 }
 
-// The SageMaker service answers beside the others, under the same guard.
+// The SageMaker service runs in addition to the other services, with the same access checks.

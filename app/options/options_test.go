@@ -28,15 +28,14 @@ func load(t *testing.T, args ...string) *Config {
 	return c
 }
 
-// Every option of tritonserver is known by its own name and does what its class says. A row's id is in the name where
-// the feature is there; options that are refused, or whose feature is missing, are on the list of what is not
-// supported.
+// Every option of tritonserver is known by its name and does what its class says. The name of a row has the feature's
+// id. Options that are refused, and those without their feature, are on the list of what is not supported.
 func TestTritonserverOptions(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		args    []string
 		check   func(c *Config) bool
-		refused []string // a value that must be refused by name, for options that want what is not there
+		refused []string // a value that must be refused by name
 	}{
 		{name: "H001 both forms", args: []string{"--id=a", "--http-port", "9"},
 			check: func(c *Config) bool { return c.Engine.ID == "a" && c.Listen.HTTP.Port == 9 }},
@@ -456,7 +455,8 @@ func TestDefaultsAreSafe(t *testing.T) {
 	}
 }
 
-// Those who share memory with the server are on its machine; where others can ask as well, it is off unless asked for.
+// Clients that share memory run on the server's machine. If other machines can connect, shared memory is off by
+// default.
 func TestClientSharedMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

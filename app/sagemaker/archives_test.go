@@ -114,8 +114,8 @@ func TestArchives_B083(t *testing.T) {
 	}
 }
 
-// An archive with several models is served as the ensemble that runs the others. Two archives may have parts of one
-// name.
+// An archive with several models is served as the ensemble that runs the others. Models in two archives may have the
+// same name.
 func TestArchivesOfEnsembles_B083(t *testing.T) {
 	root, repository := t.TempDir(), t.TempDir()
 	const head = `input { name: "X" data_type: TYPE_INT32 dims: 1 } output { name: "Y" data_type: TYPE_INT32 dims: 1 }
@@ -221,7 +221,7 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 	}
 }
 
-// refusing is an engine that does not unload one model.
+// refusing is an engine that refuses to unload one model.
 type refusing struct{ name string }
 
 func (refusing) LoadModel(context.Context, string, engine.LoadParameters) error { return nil }
@@ -233,7 +233,7 @@ func (r *refusing) UnloadModel(_ context.Context, name string, _ bool) error {
 	return nil
 }
 
-// What could not be unloaded at once is unloaded by the next request.
+// A model that could not be unloaded at once is unloaded by the next request.
 func TestAnArchiveIsUnloadedByTheNextRequest(t *testing.T) {
 	root, repository := t.TempDir(), t.TempDir()
 	for name, config := range map[string]string{

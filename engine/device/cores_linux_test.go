@@ -36,7 +36,7 @@ func TestCoresAreBusyUnlessHalfACoreIsIdle(t *testing.T) {
 		}
 		look(busyInterval)
 		if ok = false; look(busyInterval) {
-			t.Error("the answer changed although the system did not tell")
+			t.Error("the answer changed although the system reported nothing")
 		}
 	})
 }

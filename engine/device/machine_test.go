@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// cards is a machine with cards whose figures are set here.
+// cards is a machine whose cards have the figures that a test sets.
 type cards struct {
 	gpus   []GPU
 	figure map[string]Reading
@@ -137,7 +137,7 @@ func TestReadings(t *testing.T) {
 			}
 		}
 		if n := strings.Count(log.String(), "cannot be reached"); n != 1 {
-			t.Errorf("the log tells %d times: %s", n, &log)
+			t.Errorf("it is logged %d times: %s", n, &log)
 		}
 		if energy(1300) != 300 || !strings.Contains(log.String(), "reached again") {
 			t.Errorf("a GPU that is back is not logged: %s", &log)

@@ -98,7 +98,7 @@ func TestGroupMemory(t *testing.T) {
 	}
 }
 
-// Many models are asked for at once, and the driver once.
+// The memory of many models is read together, with one call of the driver.
 func TestGroupMemoryIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := four(8)

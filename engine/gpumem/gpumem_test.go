@@ -51,8 +51,8 @@ func memory(f *fake, pinned, device int64) (*Memory, *strings.Builder) {
 		Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 }
 
-// From thousands of random takings and givings back, on several goroutines at once: no two blocks share a byte, all
-// lie in the pool and are aligned, the accounts are right, and at the end all is one piece again.
+// Several goroutines allocate and release thousands of random blocks. No two blocks overlap, all are aligned and inside
+// the pool, the statistics are right, and in the end the pool is one free block again.
 func TestBlocksDoNotOverlap(t *testing.T) {
 	const total, workers = 1 << 16, 4
 	f := &fake{}

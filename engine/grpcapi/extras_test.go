@@ -29,7 +29,7 @@ func TestReflection_B069(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = stream.Send(m) // why it fails, Recv says
+		_ = stream.Send(m) // Recv returns why it fails
 		return stream.Recv()
 	}
 	list := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
@@ -73,7 +73,7 @@ func TestReflection_B069(t *testing.T) {
 	})
 }
 
-// payloads hears how large the last message was on the wire.
+// payloads records the size of the last message on the wire.
 type payloads struct{ compressed atomic.Bool }
 
 func (p *payloads) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -85,7 +85,7 @@ func (p *payloads) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// Answers of inferences are compressed for clients that take gzip; requests may be compressed in any case.
+// Responses of inferences are compressed for clients that accept gzip. Requests may always be compressed.
 func TestCompression_B073(t *testing.T) {
 	request := &inferencepb.ModelInferRequest{ModelName: "id",
 		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8",
@@ -105,7 +105,7 @@ func TestCompression_B073(t *testing.T) {
 		if err != nil || len(got.GetRawOutputContents()[0]) != 100000 {
 			t.Fatalf("compressed request: %v", err)
 		}
-		// The library answers a compressed request compressed; what the option does shows a plain one.
+		// The library compresses the response to a compressed request, so a plain request shows what the option does.
 		if _, err = c.ModelInfer(t.Context(), request); err != nil || seen.compressed.Load() != on {
 			t.Errorf("with compression %v a plain request is answered compressed: %v, %v", on, seen.compressed.Load(),
 				err)
@@ -125,7 +125,7 @@ func TestCompression_B073(t *testing.T) {
 	}
 }
 
-// A server that stops finishes the call that runs and refuses what comes on a stream that is open.
+// A server that stops finishes running calls and refuses new requests on open streams.
 func TestGracefulShutdown_B077(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -178,7 +178,7 @@ func TestGracefulShutdown_B077(t *testing.T) {
 	}
 }
 
-// TestServeAfterShutdownIsNoFailure: a server that is ended before it has begun has not failed.
+// A server that is shut down before it serves has not failed.
 func TestServeAfterShutdownIsNoFailure(t *testing.T) {
 	s := newServer(t, Options{Engine: newFakeEngine()})
 	if err := s.Shutdown(t.Context()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// reference makes of a message of the generated decoder what the codec has to make of its bytes.
+// reference converts a message of the generated decoder to what the codec must make of the same bytes.
 func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 	r := &infer.Request{Content: infer.Content{ModelName: in.GetModelName(), ID: in.GetId()}}
 	var err error
@@ -178,7 +178,7 @@ func referenceContents(c *inferencepb.InferTensorContents, dt tensor.DataType) (
 	return b.Bytes(), nil
 }
 
-// describe writes what the engine sees of a request, in one form for equal requests.
+// describe writes what the engine sees of a request. Equal requests give equal text.
 func describe(r *infer.Request) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %d %q %d %v %+v %d\n", r.ModelName, r.Version, r.ID, r.Priority, r.Timeout, r.Correlation,

@@ -40,7 +40,7 @@ func controlAnswers(t *testing.T, c inferencepb.GRPCInferenceServiceClient) {
 	}
 }
 
-// TestHostileMessages: what HTTP refuses in shapes and strings, gRPC refuses too, and serves on.
+// gRPC refuses the same shapes and strings as HTTP, and continues to serve.
 func TestHostileMessages(t *testing.T) {
 	conn, _ := start(t, realEngine(t), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
@@ -64,7 +64,8 @@ func TestHostileMessages(t *testing.T) {
 		{"A12 fewer bytes than the shape", shaped(2, 16)},
 		{"A18 input name with NUL", &inferencepb.ModelInferRequest{ModelName: "add_sub",
 			RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)},
-			Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0\x00"), addSub("INPUT1")}}},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0\x00"),
+				addSub("INPUT1")}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if out, err := c.ModelInfer(t.Context(), tt.in); grpcstatus.Code(err) != codes.InvalidArgument {
@@ -110,8 +111,8 @@ func (rawCodec) Unmarshal(b []byte, v any) error {
 	return nil
 }
 
-// TestA23DeadlineWhileQueued: a request whose deadline passes while it waits is taken out, counted as cancelled, and
-// the one before it is answered.
+// A request whose deadline passes in the queue leaves the queue and counts as cancelled. The request before it is
+// answered.
 func TestA23DeadlineWhileQueued(t *testing.T) {
 	t.Parallel() // it mostly waits
 	e, err := engine.New(engine.Options{
@@ -208,8 +209,8 @@ func until(t *testing.T, cond func() bool) {
 	t.Fatal("not within a minute")
 }
 
-// TestA24MutatedMessages decodes broken copies of good messages: a panic fails, and so does a message that the
-// generated decoder takes and ours refuses or the reverse. 10^6 of them in the soak run.
+// TestA24MutatedMessages decodes damaged copies of valid messages. It fails after a panic, and if only one of our
+// decoder and the generated decoder accepts a message. The soak run tries 10^6 of them.
 func TestA24MutatedMessages(t *testing.T) {
 	seed := func(m *inferencepb.ModelInferRequest) []byte {
 		b, err := proto.Marshal(m)

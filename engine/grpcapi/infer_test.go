@@ -53,7 +53,7 @@ func testModels() []*served {
 	}
 }
 
-// repeat answers with as many responses as the first byte says, and then the empty final one.
+// repeat sends as many responses as the first byte says, and then an empty final one.
 func repeat(r *infer.Request) {
 	for i := range int(r.Inputs[0].Data[0]) {
 		resp := r.NewResponse()

@@ -21,8 +21,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// TestOutputMemoryIsReleased checks that memory which the answer refers to is released once, when the answer is sent or
-// the client is gone.
+// TestOutputMemoryIsReleased checks that the memory of a response's outputs is released once, when the response was
+// sent or the client has left.
 func TestOutputMemoryIsReleased(t *testing.T) {
 	const size = 4 << 20
 	freed := make(chan struct{}, 8)
@@ -31,7 +31,7 @@ func TestOutputMemoryIsReleased(t *testing.T) {
 		data := bytes.Repeat([]byte{7}, size)
 		resp := r.NewResponse()
 		resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{size}, data, tensor.NewBuffer(data, func(b *tensor.Buffer) {
-			clear(b.Bytes()) // whoever still reads it sees the difference
+			clear(b.Bytes()) // a reader of released memory would see zeros
 			freed <- struct{}{}
 		}))
 		resp.Final = true
@@ -61,7 +61,7 @@ func TestOutputMemoryIsReleased(t *testing.T) {
 	}
 	<-freed
 
-	// An answer that is never read: the client takes the headers and leaves.
+	// The client reads only the headers of a response and leaves.
 	ctx, cancel = context.WithCancel(t.Context())
 	stream, err := c.ModelStreamInfer(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestOutputMemoryIsReleased(t *testing.T) {
 	<-freed // at least the first, which was being written; the others may not have entered the engine
 }
 
-// TestInputMemoryIsReleased checks the other direction: what was received lives as long as its request.
+// TestInputMemoryIsReleased checks that the memory of a received message is kept until its request is released.
 func TestInputMemoryIsReleased(t *testing.T) {
 	body, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m",
 		RawInputContents: [][]byte{bytes.Repeat([]byte{7}, 4000)},

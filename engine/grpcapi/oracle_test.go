@@ -23,8 +23,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// The suite runs over package h2, which the product uses, and over grpc-go's server as the oracle: what a client sees
-// must be the same.
+// The tests run over package h2, which the product uses, and over grpc-go's server as the oracle. A client must see the
+// same from both.
 
 // overGRPCGo reports whether the servers that newServer makes use grpc-go's server in place of package h2.
 var overGRPCGo bool
@@ -96,7 +96,7 @@ func (g grpcGo) Serve(l net.Listener) error {
 	return err
 }
 
-// grpcGoCodec hands a received request over in one buffer, as package h2 does.
+// grpcGoCodec passes a received request in one buffer, as package h2 does.
 type grpcGoCodec struct {
 	codec
 	pool *tensor.Pool

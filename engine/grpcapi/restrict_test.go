@@ -14,7 +14,7 @@ import (
 	"nereid/engine/restrict"
 )
 
-// Every method of the services is in a group, so that none can be forgotten when a group is restricted.
+// Every method of the services belongs to a group, so that restricting a group covers all its methods.
 func TestMethodGroups_B079(t *testing.T) {
 	methods := inferencepb.File_grpc_service_proto.Services().Get(0).Methods()
 	for i := range methods.Len() {

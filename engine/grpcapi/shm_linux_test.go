@@ -351,7 +351,7 @@ func TestSharedMemoryStream(t *testing.T) {
 	}
 }
 
-// A region goes with the last request that uses it, whatever becomes of name, object and client in the meantime.
+// A region is unmapped after the last request that uses it, whatever happens to its name, its object and the client.
 func TestSharedMemoryInUse(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	e := newFakeEngine(&served{name: "slow", answer: func(r *infer.Request) {
@@ -437,8 +437,8 @@ func TestSharedMemoryInUse(t *testing.T) {
 	})
 }
 
-// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error,
-// and an output's place lies in the region.
+// FuzzSharedMemoryParameters checks that an input is either the bytes that its parameters name or an error, and that an
+// output's slot lies in the region.
 func FuzzSharedMemoryParameters(f *testing.F) {
 	dir := f.TempDir()
 	content := []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,")

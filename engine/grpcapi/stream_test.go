@@ -228,8 +228,7 @@ func TestNoGoroutineIsLeft_I003(t *testing.T) {
 	}
 }
 
-// TestA15ResponseOverTheClientsLimit: an answer that is larger than the client takes is the client's error, not the
-// server's.
+// A response that is larger than the client accepts is an error of the client, not of the server.
 func TestA15ResponseOverTheClientsLimit(t *testing.T) {
 	conn, _ := start(t, newFakeEngine(testModels()...), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)

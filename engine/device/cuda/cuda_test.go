@@ -92,7 +92,7 @@ func heal(t *testing.T) {
 	}
 }
 
-// held counts what this process has of the driver: "open" handles or "context"s.
+// held counts what this process holds of the driver: "open" handles or "context"s.
 func held(t *testing.T, what string) int {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(os.Getenv(folderVar), fmt.Sprintf("%s.%d.*", what, os.Getpid())))
@@ -102,7 +102,7 @@ func held(t *testing.T, what string) int {
 	return len(found)
 }
 
-// driver returns one that must leave nothing behind.
+// driver returns a driver that must hold nothing when the test ends.
 func driver(t *testing.T) *Driver {
 	t.Helper()
 	d := New(slog.New(slog.DiscardHandler))
@@ -170,7 +170,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// One handle may be registered under several names; contexts stay until the driver is closed and the last region is.
+// A handle may be registered under several names. Contexts stay until the driver and the last region are closed.
 func TestReferencesAreReleased(t *testing.T) {
 	d := driver(t)
 	if c := held(t, "context"); c != 0 {
@@ -271,7 +271,7 @@ func TestImportErrors(t *testing.T) {
 	}
 }
 
-// A driver that does not start is tried again with the next region.
+// If the driver does not start, the next region tries it again.
 func TestNoDevice(t *testing.T) {
 	var log bytes.Buffer
 	d := driver(t)
@@ -296,7 +296,7 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// In another process, because the library stays loaded.
+// This runs in another process, because the library stays loaded.
 func TestNoDriver(t *testing.T) {
 	if os.Getenv("NEREID_TEST_NO_DRIVER") != "" {
 		_, err := New(slog.New(slog.DiscardHandler)).Import([shm.HandleSize]byte{}, 0, 1)
@@ -315,7 +315,7 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
-// The registry and the driver together.
+// The registry works with the driver.
 func TestRegions(t *testing.T) {
 	d := driver(t)
 	g := shm.New(shm.Options{CUDA: d, MaxRegions: 50})

@@ -18,7 +18,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// pools are a driver's, both of 64 KiB; at the end nothing of them may be left.
+// pools returns a driver's pools, each of 64 KiB. None of their memory may be in use when the test ends.
 func pools(t *testing.T) (*Driver, *gpumem.Memory) {
 	t.Helper()
 	d := driver(t)
@@ -127,8 +127,8 @@ func TestAllocationErrors(t *testing.T) {
 	heal(t)
 }
 
-// From random sets of slots and outputs: what an output holds on a GPU is in its slot, whichever way it goes there,
-// and nothing else of the region is changed.
+// For random sets of slots and outputs, the data of an output on a GPU arrives in its slot, and nothing else in the
+// region changes.
 func TestOutputsFromDevices(t *testing.T) {
 	d, m := pools(t)
 	g := shm.New(shm.Options{CUDA: d, OnDevice: func(string, int64, int) bool { return true }})

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/device"
 )
 
-// server is a machine with eight cards, on a library whose functions are set here.
+// server is a machine with eight cards and a library whose functions a test sets.
 func server() *dgxa100.Server {
 	s := dgxa100.New()
 	for i := range s.Devices {
@@ -136,11 +136,11 @@ func TestProcesses(t *testing.T) {
 		})
 	}
 	if _, err := d.Processes("GPU-x"); err == nil {
-		t.Error("a card that is not there tells its processes")
+		t.Error("a card that does not exist reports its processes")
 	}
 }
 
-// This machine's own library: with a driver its cards can be read, without one that is what Open says.
+// With a driver on this machine its cards can be read. Without one, Open reports that.
 func TestInstalledLibrary(t *testing.T) {
 	d, _, err := Open(nil)
 	if errors.Is(err, ErrNoDriver) {

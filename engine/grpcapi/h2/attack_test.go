@@ -104,7 +104,7 @@ func TestA13HugeHeaders(t *testing.T) {
 	c.works("Echo")
 }
 
-// TestA13ZeroWindow: clients that let nothing out hold their own answers, and nothing else.
+// Clients with a window of zero hold up only their own responses.
 func TestA13ZeroWindow(t *testing.T) {
 	s := serve(t, nil)
 	var stalled []*client
@@ -119,7 +119,7 @@ func TestA13ZeroWindow(t *testing.T) {
 	}
 	other := dial(t, s)
 	other.works("Echo")
-	// One of them opens its window after all.
+	// One client then opens its window.
 	_ = stalled[0].WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	sizes := map[uint32]int{}
 	for ends := 0; ends < 150; {
@@ -148,7 +148,7 @@ func TestA13ZeroWindow(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestA13ClientThatDoesNotRead: what waits for the socket is bounded, and the reader waits with it.
+// The output that waits for a client's socket is bounded. When it is full, the reader waits too.
 func TestA13ClientThatDoesNotRead(t *testing.T) {
 	s := serve(t, func(o *Options) {
 		o.Enforcement = keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}
@@ -186,7 +186,7 @@ func TestA14MessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestA14MemoryIsNotMadeForAnnouncedBytes: memory is made for what has come, not for what is announced, beyond what the connection's
+// Memory for a message grows with the bytes that have arrived. Announced bytes count only up to what the connection's
 // window lets the client send at once.
 func TestA14MemoryIsNotMadeForAnnouncedBytes(t *testing.T) {
 	o := Options{Codec: rawCodec{}}
@@ -253,7 +253,7 @@ func TestA22ClientLeaves(t *testing.T) {
 			for _, m := range []string{"Echo", "Unary", "Stream"} {
 				id := c.open(m)
 				c.send(id, true, body)
-				for { // its headers have come; the windows hold the rest
+				for { // its headers have arrived; the windows stop the rest
 					f, err := c.ReadFrame()
 					if err != nil || f.Header().StreamID == id && f.Header().Type == http2.FrameHeaders {
 						break

@@ -16,7 +16,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// FuzzConnection feeds a connection with anything after a good beginning. It must not panic, and must end.
+// FuzzConnection sends arbitrary bytes after a valid preface. The server must not panic, and the connection must end.
 func FuzzConnection(f *testing.F) {
 	var b bytes.Buffer
 	fr := http2.NewFramer(&b, nil)
@@ -63,7 +63,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// FuzzHeaderBlocks checks that a reader which remembers blocks says the same as one that does not.
+// FuzzHeaderBlocks checks that a reader which caches blocks returns the same as one that does not.
 func FuzzHeaderBlocks(f *testing.F) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
@@ -110,7 +110,7 @@ func FuzzHeaderBlocks(f *testing.F) {
 	})
 }
 
-// FuzzMessages checks that messages are the same however their bytes are cut.
+// FuzzMessages checks that messages do not depend on how their bytes are split.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 3, 1, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0}, uint8(2))
 	f.Add([]byte{0, 0, 0x7f, 0, 0, 1}, uint8(1))

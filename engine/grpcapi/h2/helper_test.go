@@ -46,7 +46,7 @@ func (echo) Resume(s *Stream) {
 	msg.Release()
 }
 
-// wait is an Inline that never has an answer. It tells when a call has begun and why it ended.
+// wait is an Inline that never answers. It reports when a call has begun and why it ended.
 type wait struct {
 	begun chan struct{}
 	ended chan error
@@ -174,7 +174,7 @@ func (s *Server) counts() (connections, calls int) {
 	return len(s.conns), calls
 }
 
-// idle waits until the server has accepted all connections, no call is left, and the given number of connections is.
+// idle waits until the server has accepted all connections, no call runs, and n connections are open.
 func (s *server) idle(t testing.TB, connections int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -188,11 +188,11 @@ func (s *server) idle(t testing.TB, connections int) {
 			t.Fatalf("%d connections and %d calls are left, all seen: %t; want %d and 0", conns, calls, seen,
 				connections)
 		}
-		time.Sleep(time.Millisecond) // nothing tells
+		time.Sleep(time.Millisecond) // nothing signals it
 	}
 }
 
-// client speaks frames.
+// client is a client that sends and reads single frames.
 type client struct {
 	t testing.TB
 	net.Conn
@@ -268,7 +268,7 @@ type goneAway struct{ http2.ErrCode }
 
 func (g goneAway) Error() string { return g.String() }
 
-// result reads until a call's end, and gives windows back.
+// result reads until a call ends, and sends window updates.
 func (c *client) result(id uint32) (reply, error) {
 	r := reply{header: map[string]string{}}
 	for {

@@ -37,7 +37,7 @@ func TestH2Spec(t *testing.T) {
 	}
 }
 
-// TestDrainFinishesRunningCalls: the calls that run end well, new ones are not taken, and the connection ends.
+// GracefulStop lets running calls finish, refuses new ones, and closes the connection.
 func TestDrainFinishesRunningCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -47,7 +47,7 @@ func TestDrainFinishesRunningCalls(t *testing.T) {
 			s := serve(t, func(o *Options) { o.Keepalive.MaxConnectionAge = tt.age })
 			c := dial(t, s)
 			if tt.age == 0 {
-				c.works("Echo") // a connection that has not said hello is not drained but closed
+				c.works("Echo") // without a call before, the connection would be closed at once
 			}
 			id := c.open("Stream")
 			c.send(id, false, []byte("one"))
@@ -82,7 +82,7 @@ func TestDrainFinishesRunningCalls(t *testing.T) {
 					aways++
 				}
 			}
-			c.open("Echo") // too late: it is passed over
+			c.open("Echo") // too late: the server ignores it
 			c.send(id, true, []byte("two"))
 			if r, err := c.result(id); err != nil || r.status != "0" || !bytes.HasSuffix(r.body, []byte("two")) {
 				t.Errorf("the running call: %+v, %v", r, err)
@@ -141,7 +141,8 @@ func ptr(s string) *[]byte { b := []byte(s); return &b }
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// TestMessagesOfAllSizes sends messages of all sizes around the limits of frames, buffers and windows both ways, on one connection.
+// TestMessagesOfAllSizes sends messages of all sizes around the limits of frames, buffers and windows both ways, on one
+// connection.
 func TestMessagesOfAllSizes(t *testing.T) {
 	s := serve(t, nil)
 	conn := goClient(t, s)
@@ -162,8 +163,7 @@ func TestMessagesOfAllSizes(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestLargeFrames: clients that fill frames as large as the server allows them, of DATA and of headers, and larger
-// ones.
+// Frames of DATA and of headers may be as large as the server allows. Larger ones are refused.
 func TestLargeFrames(t *testing.T) {
 	s := serve(t, nil)
 	c := dial(t, s)
@@ -199,7 +199,7 @@ func TestLargeFrames(t *testing.T) {
 	c.expectGone(http2.ErrCodeFrameSize)
 }
 
-// TestStreamBackPressure: a stream of more than all windows, whose client reads only when it has sent all it can.
+// A stream sends more than fits into all windows, and its client reads only when it can send no more.
 func TestStreamBackPressure(t *testing.T) {
 	s := serve(t, nil)
 	conn := goClient(t, s)
@@ -235,12 +235,12 @@ func TestStreamBackPressure(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestUnreadResponsesArriveWhole: a client that sends many calls before it reads an answer gets all of them, whole. What the
-// socket did not take at once comes in its place.
+// A client that sends many calls before it reads receives every response whole, also if the socket did not take all
+// output at once.
 func TestUnreadResponsesArriveWhole(t *testing.T) {
 	s := serve(t, nil)
 	c := dial(t, s)
-	_ = c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // a larger one passes too, but shows less
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // a larger one would test less
 	_ = c.WriteWindowUpdate(0, 1<<28)
 	const n, size = 1500, 3000
 	want := map[uint32]byte{}
@@ -375,7 +375,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadata: what a handler sets reaches the client, text and binary, in headers and trailers.
+// Text and binary metadata that a handler sets reaches the client, in headers and in trailers.
 func TestMetadata(t *testing.T) {
 	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M",
 		Streams: []grpc.StreamDesc{{StreamName: "Call", ServerStreams: true,
@@ -404,7 +404,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestHeadersThatDifferInOneField: calls whose headers are those of the one before, but for one thing, differ in that.
+// A call whose headers differ from the previous call's in one field is served with its own value.
 func TestHeadersThatDifferInOneField(t *testing.T) {
 	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call",
 		Handler: func(_ any, st grpc.ServerStream) error {
