@@ -9,7 +9,7 @@ import (
 	"nereid/engine/backend/python"
 )
 
-func TestBased(t *testing.T) {
+func TestPythonBasedBackends(t *testing.T) {
 	folder := t.TempDir()
 	for _, path := range []string{"mine/model.py", "python/model.py", "empty/readme.txt", "openvino/model.py"} {
 		if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(path)), 0o755); err != nil {
@@ -41,7 +41,7 @@ func TestBased(t *testing.T) {
 	}
 }
 
-func TestBatchesAndInstances(t *testing.T) {
+func TestBatchesAndInstancesOfAPythonModel(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"list/config.pbtxt": config("max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 2000000 " +
 			"preferred_batch_size: 2 }"),

@@ -139,7 +139,7 @@ if x[0] < 2:
 }
 
 // A model may give up waiting for a call: its loop is closed when the answer comes. That ends nothing.
-func TestAnswerAfterItsLoop(t *testing.T) {
+func TestResponseAfterTheEventLoopIsClosed(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
 	r := serve(t, nil, map[string]string{
 		"held/config.pbtxt": config(""),
@@ -166,7 +166,7 @@ y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy()`),
 }
 
 // A response that cannot be written is not one that was sent: the model may send another.
-func TestResponseThatCannotBeWritten(t *testing.T) {
+func TestSenderMaySendAfterAnInvalidResponse(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"texts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
 		"texts/1/model.py": `import numpy as np
@@ -190,7 +190,7 @@ class TritonPythonModel:
 }
 
 // What a stream has sent stays as it was, whatever the model does with its array between two responses.
-func TestStreamFromOneArray(t *testing.T) {
+func TestStreamedResponsesKeepTheirData(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"counts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
 		"counts/1/model.py": code(`
@@ -220,7 +220,7 @@ continue`, ""),
 	}
 }
 
-func TestDecoupled(t *testing.T) {
+func TestDecoupledPythonModels(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"tokens/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
 		"tokens/1/model.py": `import threading, time
@@ -344,7 +344,7 @@ class TritonPythonModel:
 	})
 }
 
-func TestWrongAnswers(t *testing.T) {
+func TestInvalidResponsesFailTheRequest(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": `import numpy as np
@@ -465,7 +465,7 @@ class TritonPythonModel:
 }
 
 // load_model takes a configuration and files, by the names that they have in a load request.
-func TestLoadModelWithFiles(t *testing.T) {
+func TestModelLoadsAnotherWithFiles(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
@@ -509,7 +509,7 @@ y = x`, ""),
 	}
 }
 
-func TestServerCalls(t *testing.T) {
+func TestModelsCallTheServer(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"other/config.pbtxt": config(""),
 		"other/1/model.py":   code("y = x", ""),

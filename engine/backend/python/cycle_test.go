@@ -113,7 +113,7 @@ if x[0] < 9:
 
 // A call of a model is not executed behind requests that wait for its answer, where another instance is free:
 // requests that are given to a process together (see TestSeries) hold no more than they would one by one.
-func TestCallsBesideSeries(t *testing.T) {
+func TestSeriesDoesNotDelayCallsToItsModel(t *testing.T) {
 	call := func(model string) string {
 		return code(`
 y = x

@@ -16,8 +16,8 @@ import (
 	"nereid/engine/status"
 )
 
-// mortal does what its first number says; OUT has its process's number.
-const mortal = `
+// dyingModel does what its first number says; OUT has its process's number.
+const dyingModel = `
 what = int(x[0])
 if what == 1: os.kill(os.getpid(), signal.SIGSEGV)
 if what == 2: os.kill(os.getpid(), signal.SIGKILL)
@@ -60,7 +60,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
-func TestDeaths(t *testing.T) {
+func TestProcessEndFailsOnlyItsRequests(t *testing.T) {
 	t.Run("queued", func(t *testing.T) { testDeaths(t, false) })
 	t.Run("on the caller's goroutine", func(t *testing.T) { testDeaths(t, true) })
 }
@@ -69,9 +69,9 @@ func testDeaths(t *testing.T, waits bool) {
 	r := serve(t, map[string]string{"execute-timeout-seconds": "8", "memory-limit-byte-size": "1500000000"},
 		map[string]string{
 			"m/config.pbtxt":     config(""),
-			"m/1/model.py":       code(mortal, ""),
+			"m/1/model.py":       code(dyingModel, ""),
 			"other/config.pbtxt": config(""),
-			"other/1/model.py":   code(mortal, ""),
+			"other/1/model.py":   code(dyingModel, ""),
 		}).ready()
 	r.waits = waits
 	other := pidOf(t, r, "other")
@@ -127,7 +127,7 @@ func testDeaths(t *testing.T, waits bool) {
 }
 
 // What a process has started goes with it, and a model that is being started again is not ready.
-func TestRestart(t *testing.T) {
+func TestRestartedModelIsNotReadyBefore(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
@@ -181,7 +181,7 @@ def initialize(self, args):
 }
 
 // A model whose process ends each time it is started is left alone after some tries.
-func TestQuarantine(t *testing.T) {
+func TestProcessThatEndsTooOftenIsNotRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the back-off's time")
 	}
@@ -217,19 +217,19 @@ def initialize(self, args):
 	}
 }
 
-// lair is the environment variable by which the test program serves a model as a server that is to be killed.
-const lair = "NEREID_TEST_LAIR"
+// killedServerVar is the environment variable by which the test program serves a model as a server that is to be killed.
+const killedServerVar = "NEREID_TEST_LAIR"
 
 // D10: a server that is killed takes its models' processes, and theirs, along.
-func TestKilledServer(t *testing.T) {
-	if folder := os.Getenv(lair); folder != "" {
-		beKilled(t, folder)
+func TestKilledServerLeavesNoProcesses(t *testing.T) {
+	if folder := os.Getenv(killedServerVar); folder != "" {
+		serveUntilKilled(t, folder)
 		return
 	}
 	interpreter(t)
 	folder, objects := t.TempDir(), sharedObjects(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledServer$")
-	cmd.Env = append(os.Environ(), lair+"="+folder, "TMPDIR="+folder) // who is killed does not clean up
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledServerLeavesNoProcesses$")
+	cmd.Env = append(os.Environ(), killedServerVar+"="+folder, "TMPDIR="+folder) // who is killed does not clean up
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +273,8 @@ func TestKilledServer(t *testing.T) {
 	})
 }
 
-// beKilled serves a model with a child until the process is killed.
-func beKilled(t *testing.T, folder string) {
+// serveUntilKilled serves a model with a child until the process is killed.
+func serveUntilKilled(t *testing.T, folder string) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
@@ -295,7 +295,7 @@ y = np.array([os.getpid(), subprocess.Popen(["sleep", "3600"]).pid], np.float32)
 }
 
 // No process, no thread's memory and no file of shared memory is left when a server stops.
-func TestNothingIsLeft(t *testing.T) {
+func TestClosedServerLeavesNothing(t *testing.T) {
 	shm := func() map[string]bool {
 		entries, err := os.ReadDir("/dev/shm")
 		if err != nil {
@@ -320,7 +320,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 3 {
 		r := serve(t, nil, map[string]string{
 			"m/config.pbtxt": config("instance_group [ { count: 2 } ]"),
-			"m/1/model.py":   code(mortal, ""),
+			"m/1/model.py":   code(dyingModel, ""),
 		}).ready()
 		pid := pidOf(t, r, "m")
 		r.stop()

@@ -12,7 +12,7 @@ import (
 )
 
 // Models whose initialize or finalize never ends hold nobody else up, and go when they must.
-func TestEndlessBeginningAndEnd(t *testing.T) {
+func TestEndlessInitializeAndFinalize(t *testing.T) {
 	folder := t.TempDir()
 	endless := func(method, file string) string {
 		return `
@@ -38,7 +38,7 @@ def ` + method + `:
 		"m/config.pbtxt":     config(""),
 		"m/1/model.py":       code("y = x", endless("finalize(self)", "finalize")),
 		"other/config.pbtxt": config(""),
-		"other/1/model.py":   code(mortal, ""),
+		"other/1/model.py":   code(dyingModel, ""),
 	}).ready()
 	r.write("n/config.pbtxt", config(""))
 	r.write("n/1/model.py", code("y = x", endless("initialize(self, args)", "initialize")))

@@ -60,7 +60,7 @@ func fakeNumpy(t *testing.T) {
 // usesToy is a model that answers with the first digit of a package's version.
 var usesToy = code("import nereid_toy; y = np.array([float(nereid_toy.VERSION[0])], np.float32)", "")
 
-func TestRequirements(t *testing.T) {
+func TestEnvironmentsFromRequirements(t *testing.T) {
 	fakeNumpy(t)
 	wheels := t.TempDir()
 	for _, version := range []string{"1.0", "2.0", "4.0"} {
@@ -254,7 +254,7 @@ func TestExecutionEnvPath(t *testing.T) {
 	}
 }
 
-func TestNoPython(t *testing.T) {
+func TestMissingPythonIsReported(t *testing.T) {
 	r := serve(t, map[string]string{"python": "/nowhere/python3"},
 		map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
 	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason,

@@ -9,7 +9,7 @@ import (
 )
 
 // What lies in the folder is run: where none is named, it must be one that others on the machine cannot make first.
-func TestFolder(t *testing.T) {
+func TestDefaultFolderIsPrivate(t *testing.T) {
 	l := worker.NewLauncher(nil)
 	defer l.Close()
 	cache := t.TempDir()

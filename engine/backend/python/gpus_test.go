@@ -112,7 +112,7 @@ func TestInstancesOnGPUs(t *testing.T) {
 	}
 }
 
-func TestWrongVisibility(t *testing.T) {
+func TestInvalidVisibilityIsRefused(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(`parameters { key: "VISIBLE_GPUS" value { string_value: "some" } }`),
 		"m/1/model.py":   code("y = x", ""),

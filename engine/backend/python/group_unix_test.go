@@ -25,7 +25,7 @@ func (s saw) Write(b []byte) (int, error) {
 }
 
 // An installer that is stopped ends with what it has started, which holds its output: nobody waits for that.
-func TestInstallerIsStopped(t *testing.T) {
+func TestCancelledInstallerEndsWithItsChildren(t *testing.T) {
 	folder := t.TempDir()
 	installer := filepath.Join(folder, "python3")
 	if err := os.WriteFile(installer, []byte("#!/bin/sh\nsleep 1000 &\necho started\nwait\n"), 0o700); err != nil {

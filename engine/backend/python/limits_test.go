@@ -6,7 +6,7 @@ import (
 )
 
 // What a model writes without end is cut, and does not hold it up.
-func TestMuchOutput(t *testing.T) {
+func TestEndlessOutputIsCut(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
@@ -34,7 +34,7 @@ y = x`, ""),
 }
 
 // A model that uses up its descriptors or threads harms itself only.
-func TestOwnLimits(t *testing.T) {
+func TestModelThatExhaustsItsLimits(t *testing.T) {
 	r := serve(t, map[string]string{"open-files-limit": "200", "memory-limit-byte-size": "2000000000"},
 		map[string]string{
 			"m/config.pbtxt": config(""),
@@ -85,7 +85,7 @@ y = x`, ""),
 }
 
 // Memory of 100000 floats goes round often, and what is shared does not grow with it.
-func TestSharedMemoryStaysFlat(t *testing.T) {
+func TestArenaDoesNotGrowWithRequests(t *testing.T) {
 	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"},
 		map[string]string{
 			"m/config.pbtxt": config(""),

@@ -16,40 +16,40 @@ import (
 	"nereid/engine/worker/workertest"
 )
 
-// crowded is the environment variable by which the test program serves models in a control group whose memory ends.
-const crowded = "NEREID_TEST_CROWDED"
+// outOfMemoryVar is the environment variable by which the test program serves models in a control group whose memory ends.
+const outOfMemoryVar = "NEREID_TEST_CROWDED"
 
-// crowd is the memory of that group: what the test program, with the race detector too, and two models need is far
+// groupBytes is the memory of that group: what the test program, with the race detector too, and two models need is far
 // less.
-const crowd = 1 << 30
+const groupBytes = 1 << 30
 
 // D4: where memory ends, the kernel ends the model's process that takes it, and neither the server nor another model.
-// The case of a limit that the process is given is in TestDeaths and needs no control group.
-func TestOutOfMemory(t *testing.T) {
-	if procs := os.Getenv(crowded); procs != "" {
-		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { inCrowd(t, procs) })
+// The case of a limit that the process is given is in TestProcessEndFailsOnlyItsRequests and needs no control group.
+func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
+	if procs := os.Getenv(outOfMemoryVar); procs != "" {
+		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { serveOutOfMemory(t, procs) })
 		return
 	}
 	interpreter(t)
-	group, err := workertest.NewGroup("nereid-test-"+strconv.Itoa(os.Getpid()), crowd)
+	group, err := workertest.NewGroup("nereid-test-"+strconv.Itoa(os.Getpid()), groupBytes)
 	if err != nil {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { until(t, "the control group is gone", func() bool { return group.Remove() == nil }) })
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemory$", "-test.v")
-	cmd.Env = append(os.Environ(), crowded+"="+group.Procs())
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemory/D4") {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemoryEndsOnlyTheModel$", "-test.v")
+	cmd.Env = append(os.Environ(), outOfMemoryVar+"="+group.Procs())
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemoryEndsOnlyTheModel/D4") {
 		t.Fatalf("the server of the control group: %v\n%s", err, out)
 	}
 }
 
-// inCrowd serves two models in a control group, of which one takes all the memory that there is.
-func inCrowd(t *testing.T, procs string) {
+// serveOutOfMemory serves two models in a control group, of which one takes all the memory that there is.
+func serveOutOfMemory(t *testing.T, procs string) {
 	if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
 		t.Fatal(err)
 	}
 	gate := filepath.Join(t.TempDir(), "gate")
-	hungry := strings.Replace(mortal, "what = int(x[0])", `what = int(x[0])
+	hungry := strings.Replace(dyingModel, "what = int(x[0])", `what = int(x[0])
 if what == 20: hog = [np.ones(1 << 24, np.uint8) for _ in range(1 << 12)]`, 1)
 	r := serve(t, map[string]string{"memory-limit-byte-size": strconv.Itoa(1 << 50)}, map[string]string{
 		"m/config.pbtxt": config(""),
@@ -58,7 +58,7 @@ def initialize(self, args):
     while os.path.exists(`+strconv.Quote(gate)+`):
         time.sleep(0.01)`),
 		"other/config.pbtxt": config(""),
-		"other/1/model.py":   code(mortal, ""),
+		"other/1/model.py":   code(dyingModel, ""),
 	}).ready()
 	before, other := pidOf(t, r, "m"), pidOf(t, r, "other")
 	server, worker := score(t, os.Getpid()), score(t, before)
@@ -101,8 +101,8 @@ def initialize(self, args):
 }
 
 // Where the kernel has to end a process for want of memory, it begins with models'.
-func TestModelsEndBeforeTheServer(t *testing.T) {
-	r := serve(t, nil, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code(mortal, "")}).ready()
+func TestKernelKillsModelsBeforeTheServer(t *testing.T) {
+	r := serve(t, nil, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code(dyingModel, "")}).ready()
 	t.Run("D4 the kernel takes a model's process first", func(t *testing.T) {
 		server, worker := score(t, os.Getpid()), score(t, pidOf(t, r, "m"))
 		if worker <= server && server < 1000 {

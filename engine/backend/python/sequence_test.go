@@ -177,8 +177,8 @@ func TestSequencesOfPythonModels(t *testing.T) {
 }
 
 // A process that ends takes what it kept of sequences along: none goes on as if nothing had happened.
-func TestSequencesOfAProcessThatEnds(t *testing.T) {
-	const mortal = `
+func TestSequencesEndWithTheirProcess(t *testing.T) {
+	const dyingModel = `
 import os
 import numpy as np
 import triton_python_backend_utils as pb
@@ -195,7 +195,7 @@ class TritonPythonModel:
         return out
 `
 	r := serve(t, nil, map[string]string{
-		"m/config.pbtxt": `backend: "python"` + ports + "sequence_batching { " + controls, "m/1/model.py": mortal,
+		"m/config.pbtxt": `backend: "python"` + ports + "sequence_batching { " + controls, "m/1/model.py": dyingModel,
 	}).ready()
 	tell := func(id uint64, flags infer.Flags, n int32) (int32, error) {
 		t.Helper()

@@ -260,7 +260,7 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 }
 
 // Answers that wait to be sent together with others, here until the series ends.
-func TestSeriesAnswersThatWait(t *testing.T) {
+func TestSeriesResponsesThatWait(t *testing.T) {
 	g := newSeriesRig(t, nil, config(""), code(`
 if x[0] == 8: time.sleep(0.03)
 if x[0] == 10: os._exit(3)
@@ -309,7 +309,7 @@ def initialize(self, args):
 }
 
 // An answer that came soon is held, but not for long if what is executed behind it takes its time.
-func TestSeriesAnswersThatWaitForLong(t *testing.T) {
+func TestSeriesResponsesAreNotHeldForLong(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := newSeriesRig(t, nil, config(""), code(`
 if x[0] == 9:
@@ -326,7 +326,7 @@ def initialize(self, args):
 }
 
 // The limit of an execution is each one's.
-func TestSeriesLimit(t *testing.T) {
+func TestSeriesLimitIsPerRequest(t *testing.T) {
 	const limit = 5 * time.Second
 	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "5"}, config(""), code(`
 if x[0] == 5:
@@ -381,7 +381,7 @@ func TestSeriesOfStrings(t *testing.T) {
 }
 
 // A model may answer each request with the same array, filled anew: what was answered does not change any more.
-func TestSeriesFromOneArray(t *testing.T) {
+func TestSeriesResponsesFromOneArray(t *testing.T) {
 	for _, n := range []int{1, 5000, 300000} { // in the packet, in a slot, in one that is made by need
 		g := newSeriesRig(t, nil, config(""), code(`
 if not hasattr(self, "out"): self.out = np.zeros(`+strconv.Itoa(n)+`, np.float32)
@@ -402,7 +402,7 @@ y[:] = x[0]`, ""))
 }
 
 // A model may answer with an input that it keeps, and change that afterwards.
-func TestSeriesFromKeptInput(t *testing.T) {
+func TestSeriesResponsesFromAKeptInput(t *testing.T) {
 	for _, n := range []int{1, 5000, 300000} {
 		for _, what := range []string{"x", "x[:]", "x.reshape(1, -1)[0]"} {
 			g := newSeriesRig(t, nil, config(""), code(`

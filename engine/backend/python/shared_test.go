@@ -145,8 +145,8 @@ func (g *sharedRig) run(q *infer.Request) error {
 	return err
 }
 
-// TestShared: a client's tensors in system shared memory are the model's own while it has them.
-func TestShared(t *testing.T) {
+// TestInputsFromSharedMemory: a client's tensors in system shared memory are the model's own while it has them.
+func TestInputsFromSharedMemory(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
 	g := newSharedRig(t,
 		strings.Replace(config(""), "output [", `output [ { name: "MORE" data_type: TYPE_FP32 dims: [ -1 ] },`,
@@ -262,7 +262,7 @@ continue
 }
 
 // Each response of a decoupled model goes to the region.
-func TestSharedDecoupled(t *testing.T) {
+func TestDecoupledOutputsToSharedMemory(t *testing.T) {
 	g := newSharedRig(t, config("model_transaction_policy { decoupled: true }"), `
 import triton_python_backend_utils as pb_utils
 

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cramped is the environment variable by which the test program serves in a mount namespace of its own, with another
+// smallShmVar is the environment variable by which the test program serves in a mount namespace of its own, with another
 // /dev/shm.
-const cramped = "NEREID_TEST_SHM"
+const smallShmVar = "NEREID_TEST_SHM"
 
 // Models are served where /dev/shm is small, as in a container (64 MB), or cannot be used at all.
-func TestSharedMemoryFileSystem(t *testing.T) {
-	if how := os.Getenv(cramped); how != "" {
-		serveCramped(t, how)
+func TestSmallOrMissingShm(t *testing.T) {
+	if how := os.Getenv(smallShmVar); how != "" {
+		serveWithSmallShm(t, how)
 		return
 	}
 	interpreter(t)
 	for how, name := range map[string]string{"small": "D057 of 64 MB", "full": "D057 without room",
 		"none": "D057 that is not there"} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestSharedMemoryFileSystem$", "-test.v")
-			cmd.Env = append(os.Environ(), cramped+"="+how)
+			cmd := exec.Command(os.Args[0], "-test.run=^TestSmallOrMissingShm$", "-test.v")
+			cmd.Env = append(os.Environ(), smallShmVar+"="+how)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 			if os.Getuid() != 0 {
 				cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWUSER
@@ -98,8 +98,8 @@ func remount(t *testing.T, how string) {
 	}
 }
 
-// serveCramped has clients send more at once than there is room for in /dev/shm, in three sizes.
-func serveCramped(t *testing.T, how string) {
+// serveWithSmallShm has clients send more at once than there is room for in /dev/shm, in three sizes.
+func serveWithSmallShm(t *testing.T, how string) {
 	remount(t, how)
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt":    config("instance_group [ { count: 4 } ]"),

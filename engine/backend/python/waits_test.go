@@ -72,7 +72,7 @@ func meet(t *testing.T, r *rig, text string, models ...string) {
 }
 
 // What goes through ensembles is a circle too.
-func TestCirclesThroughEnsembles(t *testing.T) {
+func TestCyclesThroughEnsembles(t *testing.T) {
 	t.Run("D9 D040 one ensemble", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{

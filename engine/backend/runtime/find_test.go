@@ -13,7 +13,7 @@ import (
 )
 
 // A process sees the card that its instance is for by the name that the server's own list has for it.
-func TestVisible(t *testing.T) {
+func TestProcessSeesOnlyItsGPU(t *testing.T) {
 	const gpu, cpu, own = inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_CPU,
 		inferencepb.ModelInstanceGroup_KIND_MODEL
 	for _, tt := range []struct {
@@ -45,7 +45,7 @@ func TestVisible(t *testing.T) {
 }
 
 // The machine's Python is asked again only when it, or a folder that it looks into, has changed.
-func TestMachinesPythonIsAskedOnce(t *testing.T) {
+func TestMachinePythonRunsOnlyAfterAChange(t *testing.T) {
 	real, err := exec.LookPath("python3")
 	if err != nil {
 		t.Fatal(err) // the tests need it elsewhere too

@@ -239,7 +239,7 @@ func (l *late) Run(want []int) error {
 	return l.echo.Run(want)
 }
 
-func TestBatchInputsStayUntilTheRun(t *testing.T) {
+func TestBatchInputsLiveUntilTheRun(t *testing.T) {
 	l := &late{echo: echo{dt: tensor.Int32}}
 	x := newInstance(backend.Spec{Log: slog.New(slog.DiscardHandler), Config: echoConfig(t, tensor.Int32, `
 batch_input { kind: BATCH_ELEMENT_COUNT target_name: "COUNT" data_type: TYPE_INT32 source_input: "X" }
@@ -256,7 +256,7 @@ batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "UP_TO" data_ty
 	}
 }
 
-func TestWrongOutputs(t *testing.T) {
+func TestInvalidOutputsFailTheRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
 		e            echo
@@ -279,7 +279,7 @@ func TestWrongOutputs(t *testing.T) {
 }
 
 // The code of a library's error is the request's.
-func TestCoded(t *testing.T) {
+func TestErrorsKeepTheirCode(t *testing.T) {
 	if err := coded(libraryError{}); status.CodeOf(err) != status.NotFound {
 		t.Errorf("coded = %v", status.CodeOf(err))
 	}

@@ -134,7 +134,7 @@ func TestRealRefusals(t *testing.T) {
 }
 
 // Many runs, with texts and with answers that fail, leave the memory of the process as it was.
-func TestRealRunsLeaveNothing(t *testing.T) {
+func TestRealRunsDoNotLeak(t *testing.T) {
 	t.Run("D064 TensorFlow", func(t *testing.T) {
 		config := `max_batch_size: 8
 			input [ { name: "text" data_type: TYPE_STRING dims: [ 1 ] reshape { shape: [ ] } } ]

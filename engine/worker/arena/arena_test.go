@@ -100,7 +100,7 @@ func TestArenaBorrow(t *testing.T) {
 	}
 }
 
-func TestArenaIsFull(t *testing.T) {
+func TestFullArenaRefuses(t *testing.T) {
 	a := testArena(t, 64<<10)
 	a.mem = a.mem[:TableSize+128<<10]
 	if _, err := a.Alloc(100 << 10); err != nil {
@@ -111,7 +111,7 @@ func TestArenaIsFull(t *testing.T) {
 	}
 }
 
-func TestStates(t *testing.T) {
+func TestStateBytesAreReused(t *testing.T) {
 	a := testArena(t, 0)
 	seen := map[uint32]bool{}
 	for range TableSize {

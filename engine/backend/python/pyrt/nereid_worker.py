@@ -87,7 +87,7 @@ class Runtime:
     # Calls of models to the server
 
     def ask(self, prefix, call):
-        """Sends a call and returns its reply. An error becomes a TritonModelException, whose text begins with prefix."""
+        """Sends a call and returns its reply. Raises an error as TritonModelException, with prefix before its text."""
         self.flush()
         self.held.release()
         number, replies = self._wire.number(), []

@@ -65,7 +65,7 @@ func TestModule(t *testing.T) {
 }
 
 // Models run on interpreters from Python 3.8 on: what the modules are written in must be its grammar.
-func TestGrammar(t *testing.T) {
+func TestModulesParseWithPython38(t *testing.T) {
 	python := interpreter(t)
 	names, err := fs.Glob(pyrt.Files, "*.py")
 	if err != nil {

@@ -58,7 +58,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadWhatIsNotThere(t *testing.T) {
+func TestReadMissingModel(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := savedmodel.Read(folder); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Read = %v; want that it is not there", err)
