@@ -24,7 +24,7 @@ func answerOnce(leave bool) {
 	exec, ticket := awaitExecute()
 	sendFrame(frames.Header{Kind: frames.KindMetric}, make([]byte, 24))
 	if leave {
-		for err := error(unix.EINTR); err == unix.EINTR; { //nolint:errorlint // a number of the kernel's
+		for err := error(unix.EINTR); err == unix.EINTR; { //nolint:errorlint // an error number of the kernel
 			_, err = unix.Poll([]unix.PollFd{{Fd: process.ControlFD, Events: unix.POLLIN}}, -1)
 		}
 	}
@@ -38,7 +38,7 @@ func answerOnce(leave bool) {
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// slowReader blocks the goroutine that reads frames until the process has ended and its socket is hung up.
+// slowReader blocks the goroutine that reads frames until the process has ended and its socket is closed.
 type slowReader struct {
 	began chan struct{}
 	gone  chan struct{}
@@ -51,7 +51,7 @@ func (l slowReader) Metric(uint64, uint32, float64) {
 	<-l.gone
 }
 
-// What a process sent before it ended counts, whether or not it had read everything that the server sent.
+// Frames that a process sent before it ended are handled, whether or not it had read all frames of the server.
 func TestFramesOfAnEndedProcessAreRead(t *testing.T) {
 	if how := os.Getenv(answerAndExit); how != "" {
 		answerOnce(how == "2")
@@ -82,7 +82,7 @@ func TestFramesOfAnEndedProcessAreRead(t *testing.T) {
 					if err == nil {
 						err = c.Control(func(fd uintptr) {
 							for hangup := []unix.PollFd{{Fd: int32(fd)}}; hangup[0].Revents&unix.POLLHUP == 0; {
-								_, _ = unix.Poll(hangup, -1) // a signal may have broken it off
+								_, _ = unix.Poll(hangup, -1) // a signal may interrupt it
 							}
 						})
 					}

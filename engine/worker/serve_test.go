@@ -12,7 +12,7 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// testServer is a process's side without a socket.
+// testServer is the process's side of the protocol without a socket.
 func testServer(t testing.TB) *server {
 	t.Helper()
 	down, err := arena.NewMapping("down", arena.TableSize+1<<20)
@@ -27,7 +27,7 @@ func testServer(t testing.TB) *server {
 	return newServer(down, arena.New(up, 1<<20))
 }
 
-// executeBody is the body of an EXECUTE with these requests, as the server sends it.
+// executeBody returns the body of an EXECUTE with these requests, as the server sends it.
 func executeBody(t testing.TB, down *arena.Arena, requests ...*infer.Request) []byte {
 	t.Helper()
 	e := frames.Encoder{Arena: down}
@@ -85,7 +85,7 @@ func TestServeFreesInputs(t *testing.T) {
 	}
 }
 
-// Whatever comes as an EXECUTE, the process does not panic, and makes no more requests than the bytes can have.
+// The process does not panic on any EXECUTE, and makes no more requests than the bytes can contain.
 func FuzzServeDecode(f *testing.F) {
 	s := testServer(f)
 	down := arena.New(s.down, 1<<20)

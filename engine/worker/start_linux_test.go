@@ -43,7 +43,7 @@ func (slowLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// The last output of a process is in the error, however late it is read.
+// The last output of a process is in the error, even if it is read late.
 func TestStartErrorHasTheLastOutput(t *testing.T) {
 	l := NewLauncher(nil)
 	defer l.Close()

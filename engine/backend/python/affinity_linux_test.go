@@ -8,15 +8,14 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// A model's process, with what it starts, keeps to the cores of its instance's host policy; also the one that is
-// started when the first has ended.
+// A model's process and its children run on the cores of the instance's host policy, also after a restart.
 func TestHostPolicyOfAProcess_C065(t *testing.T) {
 	all, err := affinity.Cores()
 	if err != nil || len(all) < 2 {
 		t.Skip("with one core there is nothing to choose")
 	}
 	last := all[len(all)-1:]
-	// -1 ends the process; else the cores of the process and those of one that it starts.
+	// -1 ends the process. Other inputs return the cores of the process and those of a child.
 	body := `
 if x[0] < 0:
     os._exit(1)
@@ -60,7 +59,7 @@ y = np.array(sorted(os.sched_getaffinity(0)) + [-1] + [int(n) for n in child.spl
 	}
 }
 
-// Instances of one model are initialized side by side: each waits for the other one here.
+// Instances of one model are initialized concurrently: here each waits for the other one.
 func TestInstancesSideBySide_C066(t *testing.T) {
 	serve(t, nil, map[string]string{
 		"pair/config.pbtxt": config(`instance_group [ { kind: KIND_CPU count: 2 } ]`),

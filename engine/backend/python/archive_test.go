@@ -14,7 +14,7 @@ import (
 	"nereid/engine/status"
 )
 
-// tarOf returns an archive with these entries; files hold their names.
+// tarOf returns an archive with these entries. The content of each file is its name.
 func tarOf(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -53,7 +53,7 @@ func TestUnpackArchive(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		archive []byte
-		text    string // of the error; "": bin/python3 is there
+		text    string // of the error; "": bin/python3 is unpacked
 	}{
 		{name: "as it is", archive: tarOf(t, file)},
 		{name: "with what git and pax say of the whole", archive: tarOf(t, tar.Header{Typeflag: tar.TypeXGlobalHeader,
@@ -76,7 +76,7 @@ func TestUnpackArchive(t *testing.T) {
 			if err := os.WriteFile(path, tt.archive, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Test(t, func(t *testing.T) { // which fails if goroutines are left behind
+			synctest.Test(t, func(t *testing.T) { // it fails if goroutines are left
 				err := unpackArchive(path, filepath.Join(folder, "env"))
 				if tt.text != "" {
 					if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), tt.text) {

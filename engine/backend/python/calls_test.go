@@ -15,7 +15,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// callerOf is a model that calls the model that its body names.
+// callerOf returns a model whose body calls another model.
 func callerOf(body string) string { return code(body, "") }
 
 func TestBLS(t *testing.T) {
@@ -138,7 +138,7 @@ if x[0] < 2:
 	}
 }
 
-// A model may give up waiting for a call: its loop is closed when the answer comes. That ends nothing.
+// A model may stop waiting for a call, so that its event loop is closed when the response comes. This does no harm.
 func TestResponseAfterTheEventLoopIsClosed(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
 	r := serve(t, nil, map[string]string{
@@ -165,7 +165,7 @@ y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy()`),
 	}
 }
 
-// A response that cannot be written is not one that was sent: the model may send another.
+// A response that cannot be encoded is not sent. The model may send another one.
 func TestSenderMaySendAfterAnInvalidResponse(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"texts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
@@ -189,7 +189,7 @@ class TritonPythonModel:
 	}
 }
 
-// What a stream has sent stays as it was, whatever the model does with its array between two responses.
+// A model may change its array between two responses of a stream. The responses that were sent do not change.
 func TestStreamedResponsesKeepTheirData(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"counts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
@@ -262,7 +262,7 @@ class TritonPythonModel:
 		}
 	})
 	t.Run("a reader that is slow", func(t *testing.T) {
-		// 60 responses of 1 MB are more than wait for a reader: the sender is held back, and no byte is lost.
+		// 60 responses of 1 MB are more than the server buffers: the sender has to wait, and no byte is lost.
 		q := request("tokens", map[string][]float32{"IN": {60, 1 << 18}})
 		defer q.Release()
 		if err := r.Infer(t.Context(), q); err != nil {
@@ -464,7 +464,7 @@ class TritonPythonModel:
 	})
 }
 
-// load_model takes a configuration and files, by the names that they have in a load request.
+// load_model takes a configuration, and files with the same names as in a load request.
 func TestModelLoadsAnotherWithFiles(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
@@ -558,7 +558,7 @@ def initialize(self, args):
 	for _, tt := range []struct {
 		name  string
 		what  float32
-		check func(a answer) string // what is wrong
+		check func(a answer) string // returns what is wrong; "": nothing
 	}{
 		{"D044 is_model_ready", 8, func(a answer) string { return differ(a.floats("OUT"), 1) }},
 		{"D044 unload_model", 1, func(answer) string {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An archive as conda-pack makes it, in the model's folder: it is made fit for its new place once, and what its
-// packages set when the environment is activated holds for the model.
+// An archive of conda-pack in the model's folder is unpacked and adapted once. The model's process has the variables
+// that the activation scripts of its packages set.
 func TestCondaPack(t *testing.T) {
 	fakeNumpy(t)
 	real, err := filepath.EvalSymlinks(interpreter(t))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Two models with one instance each call each other, for requests of two clients: neither call can begin.
+// Two models with one instance each call each other, for requests of two clients. Neither call can begin.
 func TestModelsThatWaitForEachOther(t *testing.T) {
 	folder := t.TempDir()
 	caller := func(self, other string) string {
@@ -63,8 +63,8 @@ if x[0] == 1:
 	}
 }
 
-// A circle of three: the calls wait for what is executed, and one of them for what waits itself. Whichever is broken
-// off, all come to an end.
+// A cycle of three models: two calls wait for executions, and one for a call that waits. One call is cancelled, and
+// then all requests are answered.
 func TestThreeModelsThatWaitForEachOther(t *testing.T) {
 	folder := t.TempDir()
 	caller := func(begins, waits, next string) string {
@@ -97,7 +97,7 @@ if x[0] < 9:
 	}
 	t.Run("D9 a circle of three models is broken off", func(t *testing.T) {
 		for range 2 {
-			// One of them by the circle; the other may call a model by then that waits for it.
+			// One fails because of the cycle. By then the other may call a model that waits for it.
 			if a := <-answers; a.err == nil || !strings.Contains(a.err.Error(),
 				"wait for each other") && !strings.Contains(a.err.Error(), "would wait for itself") {
 				t.Errorf("%v, %v; want an error that tells of the circle", a.floats("OUT"), a.err)
@@ -111,8 +111,8 @@ if x[0] < 9:
 	}
 }
 
-// A call of a model is not executed behind requests that wait for its answer, where another instance is free:
-// requests that are given to a process together (see TestSeries) hold no more than they would one by one.
+// A call is not queued behind requests that wait for its response while another instance is free. Requests in a series
+// (see TestSeries) hold only the instances that they would hold one by one.
 func TestSeriesDoesNotDelayCallsToItsModel(t *testing.T) {
 	call := func(model string) string {
 		return code(`
@@ -128,8 +128,8 @@ if x[0] == 1:
 		"a/config.pbtxt": config("instance_group [ { count: 2 } ]"), "a/1/model.py": call("b"),
 		"b/config.pbtxt": config(""), "b/1/model.py": call("a"),
 	}).ready()
-	// One request at a time holds an instance of a while it waits for b, and one b's while it waits for a: a's other
-	// instance serves that. The many others make a's queue long.
+	// One request holds an instance of a while it waits for b, and one holds b's instance while it waits for a. The
+	// other instance of a serves that call. The other requests make a's queue long.
 	var wg sync.WaitGroup
 	for _, client := range []struct {
 		model string
@@ -151,7 +151,7 @@ if x[0] == 1:
 	wg.Wait()
 }
 
-// A circle that goes through an ensemble is found as one that does not.
+// Cycles through an ensemble are found too.
 func TestModelThatCallsItselfThroughAnEnsemble(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),

@@ -16,7 +16,7 @@ import (
 	"nereid/engine/status"
 )
 
-// dyingModel does what its first number says; OUT has its process's number.
+// dyingModel is a model that does what its first number says. OUT is its process's number.
 const dyingModel = `
 what = int(x[0])
 if what == 1: os.kill(os.getpid(), signal.SIGSEGV)
@@ -36,7 +36,7 @@ if what == 10: os.close(3); time.sleep(3600)
 y = np.array([os.getpid()], np.float32)
 `
 
-// pidOf returns the number of the process that answers for a model, once there is one.
+// pidOf waits for a process of the model and returns its number.
 func pidOf(t *testing.T, r *rig, model string) int {
 	t.Helper()
 	var a answer
@@ -50,7 +50,7 @@ func pidOf(t *testing.T, r *rig, model string) int {
 	return int(a.floats("OUT")[0])
 }
 
-// alive reports whether a process is there and not a zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -78,7 +78,7 @@ func testDeaths(t *testing.T, waits bool) {
 	for _, tt := range []struct {
 		name string
 		what float32
-		text string // of the error; "" none
+		text string // of the error; "": there is none
 		code status.Code
 		dies bool
 	}{
@@ -126,7 +126,7 @@ func testDeaths(t *testing.T, waits bool) {
 	}
 }
 
-// What a process has started goes with it, and a model that is being started again is not ready.
+// A process ends with its children, and a model that is being restarted is not ready.
 func TestRestartedModelIsNotReadyBefore(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	r := serve(t, nil, map[string]string{
@@ -180,7 +180,7 @@ def initialize(self, args):
 	}
 }
 
-// A model whose process ends each time it is started is left alone after some tries.
+// A model whose process ends each time it is started is not started any more after some tries.
 func TestProcessThatEndsTooOftenIsNotRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the back-off's time")
@@ -217,10 +217,10 @@ def initialize(self, args):
 	}
 }
 
-// killedServerVar is the environment variable by which the test program serves a model as a server that is to be killed.
+// killedServerVar is the environment variable with which the test program is a server that is to be killed.
 const killedServerVar = "NEREID_TEST_LAIR"
 
-// D10: a server that is killed takes its models' processes, and theirs, along.
+// D10: when a server is killed, its models' processes and their children end.
 func TestKilledServerLeavesNoProcesses(t *testing.T) {
 	if folder := os.Getenv(killedServerVar); folder != "" {
 		serveUntilKilled(t, folder)
@@ -229,7 +229,7 @@ func TestKilledServerLeavesNoProcesses(t *testing.T) {
 	interpreter(t)
 	folder, objects := t.TempDir(), sharedObjects(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledServerLeavesNoProcesses$")
-	cmd.Env = append(os.Environ(), killedServerVar+"="+folder, "TMPDIR="+folder) // who is killed does not clean up
+	cmd.Env = append(os.Environ(), killedServerVar+"="+folder, "TMPDIR="+folder) // a killed process does not clean up
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ y = np.array([os.getpid(), subprocess.Popen(["sleep", "3600"]).pid], np.float32)
 	<-ctx.Done() // killed before that
 }
 
-// No process, no thread's memory and no file of shared memory is left when a server stops.
+// A server that stops leaves no process, no descriptor and no file in shared memory.
 func TestClosedServerLeavesNothing(t *testing.T) {
 	shm := func() map[string]bool {
 		entries, err := os.ReadDir("/dev/shm")
@@ -328,13 +328,13 @@ func TestClosedServerLeavesNothing(t *testing.T) {
 			t.Errorf("process %d is left", pid)
 		}
 		if i == 0 {
-			had = fds() // with what the first use of the runtime opens for good
+			had = fds() // with those that the first use of the runtime opens for ever
 		}
 		until(t, fmt.Sprintf("round %d leaves no more descriptors than the first, %d", i, had),
 			func() bool { return fds() <= had })
 	}
 	for name := range shm() {
-		if !before[name] { // one of another process goes with it
+		if !before[name] { // others belong to other processes
 			until(t, "/dev/shm/"+name+" is gone", func() bool { return !shm()[name] })
 		}
 	}

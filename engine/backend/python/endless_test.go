@@ -11,7 +11,7 @@ import (
 	"nereid/engine"
 )
 
-// Models whose initialize or finalize never ends hold nobody else up, and go when they must.
+// A model whose initialize or finalize never ends does not delay other models, and its process can be ended.
 func TestEndlessInitializeAndFinalize(t *testing.T) {
 	folder := t.TempDir()
 	endless := func(method, file string) string {
@@ -52,7 +52,7 @@ def ` + method + `:
 	if err := r.UnloadModel(t.Context(), "m", false); err != nil {
 		t.Fatal(err)
 	}
-	leaving := begun(t, "finalize") // goes on while the other part of the test runs
+	leaving := begun(t, "finalize") // continues during the rest of the test
 	t.Run("D3 initialize without an end", func(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		loaded := make(chan error, 1)

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/backend/python"
 )
 
-// wheel writes a wheel of a package with one module, whose VERSION is the version.
+// wheel writes a wheel with one module, whose VERSION is the version.
 func wheel(t *testing.T, folder, name, version string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(folder, fmt.Sprintf("%s-%s-py3-none-any.whl", name, version)))
@@ -46,7 +46,7 @@ func wheel(t *testing.T, folder, name, version string) {
 	}
 }
 
-// fakeNumpy makes every environment of the test see the numpy of the interpreter that runs it: no test downloads one.
+// fakeNumpy makes every environment of the test use the interpreter's numpy, so that no test downloads one.
 func fakeNumpy(t *testing.T) {
 	t.Helper()
 	site, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(interpreter(t))), "lib", "python3*",
@@ -57,7 +57,7 @@ func fakeNumpy(t *testing.T) {
 	t.Setenv("PYTHONPATH", site[0])
 }
 
-// usesToy is a model that answers with the first digit of a package's version.
+// usesToy is a model whose output is the first digit of a package's version.
 var usesToy = code("import nereid_toy; y = np.array([float(nereid_toy.VERSION[0])], np.float32)", "")
 
 func TestEnvironmentsFromRequirements(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEnvironmentsFromRequirements(t *testing.T) {
 		files[name+"/config.pbtxt"] = config("")
 		files[name+"/1/model.py"] = usesToy
 	}
-	// For models without any: named as a user does, from where the server was started.
+	// For models without requirements: a path relative to the working directory, as users write it.
 	venv, err := filepath.Abs(filepath.Dir(filepath.Dir(interpreter(t))))
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestEnvironmentsFromRequirements(t *testing.T) {
 	}
 	t.Run("D054 a server that is started again has them", func(t *testing.T) {
 		r.stop()
-		delete(files, "bad/requirements.txt") // which would be tried again
+		delete(files, "bad/requirements.txt") // otherwise it is tried again
 		again := serveIn(t, options, files, func(*engine.Options) {})
 		answers(t, again)
 		if strings.Contains(again.log.String(), isBuilt) {
@@ -190,7 +190,7 @@ func TestExecutionEnvPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An environment whose Python is a script: which one ran is seen by what it sets.
+	// An environment whose Python is a script that sets a variable, so that the model knows which one runs it.
 	env := t.TempDir()
 	script := "#!/bin/sh\nNEREID_TEST_ENV=yes exec " + real + " \"$@\"\n"
 	if err := os.Mkdir(filepath.Join(env, "bin"), 0o755); err != nil {
@@ -261,7 +261,7 @@ func TestMissingPythonIsReported(t *testing.T) {
 		"/nowhere/python3 is not found; install python3 with numpy") {
 		t.Errorf("D11 no interpreter: %+v", s.Versions)
 	}
-	// An interpreter that has no numpy, as a venv of its own has none.
+	// An interpreter without numpy: that of a new venv.
 	fake := filepath.Join(t.TempDir(), "python3")
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\nexec "+interpreter(t)+" -S \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -273,8 +273,8 @@ func TestMissingPythonIsReported(t *testing.T) {
 	}
 }
 
-// A framework is installed once per version, from any folder, with an interpreter that is named from there; what is
-// broken off or of another version is installed anew.
+// A framework is installed once per version, from any working directory, to which the interpreter's path may be
+// relative. An incomplete installation, or one of another version, is replaced.
 func TestInstallFramework(t *testing.T) {
 	fakeNumpy(t)
 	wheels := t.TempDir()
@@ -295,7 +295,7 @@ func TestInstallFramework(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const folder = "data" // from here
+	const folder = "data" // relative to the working directory
 	toy := func(version string) python.Framework {
 		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy",
 			Requirements: "nereid_toy==" + version + "\n"}

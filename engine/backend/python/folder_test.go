@@ -8,7 +8,7 @@ import (
 	"nereid/engine/worker"
 )
 
-// What lies in the folder is run: where none is named, it must be one that others on the machine cannot make first.
+// The server runs code in the folder. So the default must be a folder that other users cannot make before.
 func TestDefaultFolderIsPrivate(t *testing.T) {
 	l := worker.NewLauncher(nil)
 	defer l.Close()

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/device"
 )
 
-// cards is a machine's driver of so many GPUs.
+// cards is the driver of a machine with so many GPUs.
 type cards int
 
 func (n cards) GPUs() (all []device.GPU, err error) {
@@ -27,7 +27,7 @@ func (n cards) GPUs() (all []device.GPU, err error) {
 func (cards) Read(string) (device.Reading, error) { return device.Reading{}, nil }
 func (cards) Close() error                        { return nil }
 
-// placed is what an instance was told at its start: kind, number and CUDA_VISIBLE_DEVICES.
+// placed is the arguments of an instance: kind, number and CUDA_VISIBLE_DEVICES.
 func placed(t *testing.T, visible *string, settings map[string]string, parameters, groups string) map[string]string {
 	t.Helper()
 	m, err := device.NewMachine(device.Options{Driver: cards(3), Visible: visible, Log: slog.New(slog.DiscardHandler)})
@@ -100,7 +100,7 @@ func TestInstancesOnGPUs(t *testing.T) {
 			if tt.visible != nil {
 				t.Setenv("CUDA_VISIBLE_DEVICES", *tt.visible)
 			} else if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
-				t.Setenv("CUDA_VISIBLE_DEVICES", v) // put back afterwards
+				t.Setenv("CUDA_VISIBLE_DEVICES", v) // restored afterwards
 				if err := os.Unsetenv("CUDA_VISIBLE_DEVICES"); err != nil {
 					t.Fatal(err)
 				}
@@ -123,7 +123,7 @@ func TestInvalidVisibilityIsRefused(t *testing.T) {
 	}
 }
 
-// Our backends for frameworks whose packages are for CPUs do not ask for a GPU.
+// The server's backends for frameworks that only use the CPU do not ask for a GPU.
 func TestBackendsThatUseGPUs(t *testing.T) {
 	r := serve(t, nil, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")}).ready()
 	own := filepath.Join(t.TempDir(), "openvino")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// saw calls what once something that is written has the text.
+// saw calls what once, when a text is written.
 type saw struct {
 	text string
 	what func()
@@ -24,7 +24,7 @@ func (s saw) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An installer that is stopped ends with what it has started, which holds its output: nobody waits for that.
+// An installer that is cancelled ends with its children, which have its output open. Nothing waits for them.
 func TestCancelledInstallerEndsWithItsChildren(t *testing.T) {
 	folder := t.TempDir()
 	installer := filepath.Join(folder, "python3")

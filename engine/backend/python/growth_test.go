@@ -21,7 +21,7 @@ import (
 // soak reports whether the long cases run at full length, as in make soak.
 func soak() bool { return os.Getenv("NEREID_SOAK") == "full" }
 
-// footprint is what a process takes.
+// footprint is what a process uses.
 type footprint struct {
 	rss, shared int64 // KiB; shared: of shared memory
 	files       int
@@ -31,7 +31,7 @@ func (f footprint) String() string {
 	return fmt.Sprintf("RSS %d KiB, of it shared %d KiB, %d descriptors", f.rss, f.shared, f.files)
 }
 
-// footprintOf reads that of a process. Source of the format: proc(5).
+// footprintOf reads the footprint of a process. Source of the format: proc(5).
 func footprintOf(t *testing.T, pid int) footprint {
 	t.Helper()
 	dir := "/proc/" + strconv.Itoa(pid)
@@ -45,7 +45,7 @@ func footprintOf(t *testing.T, pid int) footprint {
 		if len(fields) < 2 {
 			continue
 		}
-		n, _ := strconv.ParseInt(fields[1], 10, 64) // of the lines that count, a number
+		n, _ := strconv.ParseInt(fields[1], 10, 64) // only lines with a number are used
 		switch fields[0] {
 		case "VmRSS:":
 			f.rss = n
@@ -61,8 +61,8 @@ func footprintOf(t *testing.T, pid int) footprint {
 	return f
 }
 
-// within fails the test if what a process takes has grown by more than KiB, or by a descriptor, and stays so: what was
-// closed last may take a moment to go.
+// within fails the test if a process's memory has grown by more than KiB, or it has more descriptors, and both stay so
+// for some time: what was closed last may take a moment to be released.
 func (f footprint) within(t *testing.T, who string, pid int, kib int64) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -80,20 +80,20 @@ func (f footprint) within(t *testing.T, who string, pid int, kib int64) {
 	}
 }
 
-// sharedObjects are the names of the system's shared memory.
+// sharedObjects returns the names of the objects in the system's shared memory.
 func sharedObjects(t *testing.T) int {
 	t.Helper()
 	entries, err := filepath.Glob("/dev/shm/*nereid*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries = slices.DeleteFunc(entries, func(path string) bool { // other packages' tests, which run beside this one
+	entries = slices.DeleteFunc(entries, func(path string) bool { // of other packages' tests
 		return strings.HasPrefix(filepath.Base(path), "nereid_test_")
 	})
 	return len(entries)
 }
 
-// Loading and unloading again and again leaves nothing behind.
+// Loading and unloading many times leaks nothing.
 func TestLoadCycles(t *testing.T) {
 	cycles, first := 20, 5
 	if soak() {
@@ -156,8 +156,8 @@ func middle[T cmp.Ordered](v []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// Requests without end leave memory, descriptors and shared memory as they are: of small and large tensors, texts,
-// calls of another model, errors, and streams.
+// Memory, descriptors and shared memory do not grow with the number of requests: small and large tensors, texts, calls
+// of another model, errors and streams.
 func TestManyRequests(t *testing.T) {
 	count := 3000
 	if soak() {
@@ -230,7 +230,7 @@ continue`, "") + "\n",
 		}
 		return nil
 	}
-	run := func(n int) { // by clients at once, so that requests wait for each other and go together
+	run := func(n int) { // by several clients, so that requests are queued and run as series
 		var next atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {

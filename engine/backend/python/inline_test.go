@@ -12,7 +12,7 @@ import (
 	"nereid/engine/status"
 )
 
-// A request that is executed on the goroutine that brings it is as any other for its model.
+// Requests that run on the caller's goroutine behave as all others.
 func TestInlineExecution(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
 	r := serve(t, nil, map[string]string{
@@ -61,7 +61,7 @@ def initialize(self, args):
 		done := start(ctx, 1)
 		leave()
 		began := time.Now()
-		err := <-done // whatever it is: nobody reads it
+		err := <-done // its result does not matter
 		t.Logf("noticed after %v: %v", time.Since(began), err)
 	})
 	t.Run("D2 a death is answered before the next process is there", func(t *testing.T) {

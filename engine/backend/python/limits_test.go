@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a model writes without end is cut, and does not hold it up.
+// Endless output of a model is cut, and does not block the model.
 func TestEndlessOutputIsCut(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
@@ -33,7 +33,7 @@ y = x`, ""),
 	})
 }
 
-// A model that uses up its descriptors or threads harms itself only.
+// A model that exhausts its descriptors or threads harms only itself.
 func TestModelThatExhaustsItsLimits(t *testing.T) {
 	r := serve(t, map[string]string{"open-files-limit": "200", "memory-limit-byte-size": "2000000000"},
 		map[string]string{
@@ -84,7 +84,7 @@ y = x`, ""),
 	}
 }
 
-// Memory of 100000 floats goes round often, and what is shared does not grow with it.
+// Many requests with 100000 floats reuse the shared memory, which does not grow.
 func TestArenaDoesNotGrowWithRequests(t *testing.T) {
 	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"},
 		map[string]string{

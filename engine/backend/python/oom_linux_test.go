@@ -16,15 +16,16 @@ import (
 	"nereid/engine/worker/workertest"
 )
 
-// outOfMemoryVar is the environment variable by which the test program serves models in a control group whose memory ends.
+// outOfMemoryVar is the environment variable with which the test program serves models in a control group that runs out
+// of memory.
 const outOfMemoryVar = "NEREID_TEST_CROWDED"
 
-// groupBytes is the memory of that group: what the test program, with the race detector too, and two models need is far
-// less.
+// groupBytes is the memory of that group. The test program and two models need much less, also with the race
+// detector.
 const groupBytes = 1 << 30
 
-// D4: where memory ends, the kernel ends the model's process that takes it, and neither the server nor another model.
-// The case of a limit that the process is given is in TestProcessEndFailsOnlyItsRequests and needs no control group.
+// D4: when memory runs out, the kernel kills the model's process that uses it, and neither the server nor another
+// model. TestProcessEndFailsOnlyItsRequests has the case of a process that reaches its own limit.
 func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
 	if procs := os.Getenv(outOfMemoryVar); procs != "" {
 		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { serveOutOfMemory(t, procs) })
@@ -38,12 +39,13 @@ func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
 	t.Cleanup(func() { until(t, "the control group is gone", func() bool { return group.Remove() == nil }) })
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemoryEndsOnlyTheModel$", "-test.v")
 	cmd.Env = append(os.Environ(), outOfMemoryVar+"="+group.Procs())
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemoryEndsOnlyTheModel/D4") {
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemoryEndsOnlyTheModel/D4") {
 		t.Fatalf("the server of the control group: %v\n%s", err, out)
 	}
 }
 
-// serveOutOfMemory serves two models in a control group, of which one takes all the memory that there is.
+// serveOutOfMemory serves two models in a control group. One of them allocates all memory.
 func serveOutOfMemory(t *testing.T, procs string) {
 	if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
 		t.Fatal(err)
@@ -93,14 +95,14 @@ def initialize(self, args):
 	if ok, _ := r.ModelReady("m", infer.LatestVersion); !ok {
 		t.Error("the model is not ready although it answers")
 	}
-	// The next end is told of as what it is.
+	// The next end has another reason, which is reported.
 	if a := r.one(request("m", map[string][]float32{"IN": {2}})); a.err == nil || strings.Contains(a.err.Error(),
 		"out of memory") {
 		t.Errorf("a process that ends itself by SIGKILL: %v", a.err)
 	}
 }
 
-// Where the kernel has to end a process for want of memory, it begins with models'.
+// When the kernel has to kill a process because memory has run out, it prefers those of models.
 func TestKernelKillsModelsBeforeTheServer(t *testing.T) {
 	r := serve(t, nil, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code(dyingModel, "")}).ready()
 	t.Run("D4 the kernel takes a model's process first", func(t *testing.T) {
@@ -111,7 +113,7 @@ func TestKernelKillsModelsBeforeTheServer(t *testing.T) {
 	})
 }
 
-// score reads a process's oom_score_adj.
+// score returns a process's oom_score_adj.
 func score(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/oom_score_adj")

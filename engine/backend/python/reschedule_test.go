@@ -8,8 +8,8 @@ import (
 	"nereid/engine/infer"
 )
 
-// steps gives a request back until it has been executed as often as its input says, then answers with the number of
-// times.
+// steps is a model that reschedules a request until it was executed as often as its input says. Then its output is that
+// number.
 const steps = `
 import numpy as np
 import triton_python_backend_utils as pb
@@ -37,7 +37,7 @@ class TritonPythonModel:
         return responses
 `
 
-// once asks to reschedule in a model without sequences.
+// once is a model without sequences that asks to reschedule.
 const rescheduleOnce = `
 import triton_python_backend_utils as pb
 

@@ -23,11 +23,10 @@ import (
 	"nereid/engine/worker"
 )
 
-// long is how long a test waits for what happens at once on a machine that has nothing else to do.
+// long is how long a test waits for something that an idle machine does at once.
 const long = 2 * time.Minute
 
-// interpreter returns a Python with numpy. Without one it skips, or fails where everything must run
-// (NEREID_TEST_FULL=1).
+// interpreter returns a Python with numpy. Without one it skips the test, or fails it if NEREID_TEST_FULL=1.
 func interpreter(t testing.TB) string {
 	t.Helper()
 	venv := os.Getenv("NEREID_VENV")
@@ -77,10 +76,10 @@ type rig struct {
 	metrics  custom.Registry
 	log      journal
 	once     sync.Once
-	waits    bool // requests come on goroutines that may execute them
+	waits    bool // requests may run on the caller's goroutine
 }
 
-// serve starts an engine on models: by path in the repository, the files' text.
+// serve starts an engine with models, which maps paths in the repository to the files' content.
 func serve(t testing.TB, settings map[string]string, files map[string]string) *rig {
 	t.Helper()
 	return serveWith(t, settings, files, func(*engine.Options) {})
@@ -92,11 +91,11 @@ func serveWith(t testing.TB, settings map[string]string, files map[string]string
 	return serveIn(t, python.Options{Settings: settings, Folder: t.TempDir()}, files, set)
 }
 
-// serveIn is serveWith with a backend of more options than its settings.
+// serveIn is serveWith with more options of the backend.
 func serveIn(t testing.TB, p python.Options, files map[string]string, set func(*engine.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, root: t.TempDir(), folder: p.Folder}
-	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // a busy machine is no fault
+	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // for busy machines
 	maps.Copy(all, p.Settings)
 	for path, text := range files {
 		r.write(path, text)
@@ -160,7 +159,7 @@ func (r *rig) writeAt(path string) {
 	}
 }
 
-// ready fails the test unless all models of the start serve.
+// ready fails the test unless all models are ready.
 func (r *rig) ready() *rig {
 	r.t.Helper()
 	for _, err := range r.StartFailures() {
@@ -184,7 +183,7 @@ func request(model string, inputs map[string][]float32) *infer.Request {
 	return q
 }
 
-// answer is one response, copied.
+// answer is a copy of one response.
 type answer struct {
 	outputs map[string][]byte
 	shapes  map[string][]int64
@@ -203,7 +202,7 @@ func (a answer) floats(name string) []float32 {
 	return v
 }
 
-// all runs a request and returns its responses, and releases it.
+// all runs a request, releases it and returns its responses.
 func (r *rig) all(q *infer.Request) []answer {
 	r.t.Helper()
 	defer q.Release()
@@ -271,7 +270,8 @@ output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
 ` + more
 }
 
-// code is a model whose execute answers each request with what body makes of x, its input; other methods follow.
+// code returns a model. Its execute runs body for each request, which computes the output y from the input x. methods
+// are its other methods.
 func code(body, more string) string {
 	return `import json, os, sys, time, signal, threading
 import numpy as np

@@ -24,7 +24,7 @@ input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" da
 instance_group { count: 1 kind: KIND_CPU }
 `
 
-// countdown answers n with n-1, n-2 … 0, one in each execution.
+// countdown is a model that responds to n with n-1, n-2 … 0, one in each execution.
 const countdown = `
 import numpy as np
 import triton_python_backend_utils as pb
@@ -51,7 +51,7 @@ class TritonPythonModel:
                 r.set_release_flags(pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
 `
 
-// sums answers with the sum since START, kept by the row of the batch.
+// sums is a model whose output is the sum since START, which it keeps by the row of the batch.
 const sums = `
 import numpy as np
 import triton_python_backend_utils as pb
@@ -73,7 +73,7 @@ class TritonPythonModel:
         return out
 `
 
-// caller runs a sequence on the model sums, and answers with its last sum.
+// caller is a model that runs a sequence on the model sums. Its output is the last sum.
 const caller = `
 import numpy as np
 import triton_python_backend_utils as pb
@@ -103,7 +103,7 @@ func number(model string, id uint64, flags infer.Flags, n int32) *infer.Request 
 	return q
 }
 
-// counted returns what a request was answered with.
+// counted returns the values of a request's responses.
 func counted(t *testing.T, r *rig, q *infer.Request) (all []int32) {
 	t.Helper()
 	for _, a := range r.all(q) {
@@ -176,7 +176,7 @@ func TestSequencesOfPythonModels(t *testing.T) {
 	})
 }
 
-// A process that ends takes what it kept of sequences along: none goes on as if nothing had happened.
+// The state of sequences is lost with its process. No such sequence continues as if nothing had happened.
 func TestSequencesEndWithTheirProcess(t *testing.T) {
 	const dyingModel = `
 import os
@@ -213,7 +213,7 @@ class TritonPythonModel:
 		}
 		return int(pid)
 	}
-	over := func(err error) bool { // told at once, or while the request waits for the process
+	over := func(err error) bool { // at once, or while the request waits for the process
 		return err != nil && (strings.Contains(err.Error(), "must specify the START flag") ||
 			strings.Contains(err.Error(), "start the sequence again"))
 	}

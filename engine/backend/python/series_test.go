@@ -20,7 +20,7 @@ import (
 	"nereid/engine/worker"
 )
 
-// seriesRig is one instance of a Python model, without the server that would choose when to give it several batches.
+// seriesRig is one instance of a Python model, without the server that decides which batches form a series.
 type seriesRig struct {
 	t    *testing.T
 	inst backend.Series
@@ -40,7 +40,7 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // a busy machine is no fault
+	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // for busy machines
 	for k, v := range settings {
 		all[k] = v
 	}
@@ -71,8 +71,7 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	return &seriesRig{t, inst.(backend.Series)}
 }
 
-// run executes requests as one series, in the way of package instance, and returns each one's answer and its batch's
-// stamps.
+// run executes requests as one series, as package instance does. It returns each response and the times of its batch.
 func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 	g.t.Helper()
 	var batches []*infer.Batch
@@ -101,8 +100,7 @@ func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 	return all, times
 }
 
-// runTo is run, where the second execution goes on once there is a file at gate: it makes it when the first is
-// answered.
+// runTo is run for models that wait for the file gate. It makes the file when the first request is answered.
 func (g *seriesRig) runTo(gate string, values ...float32) []answer {
 	g.t.Helper()
 	requests := vectors(values...)
@@ -127,7 +125,7 @@ func vectors(values ...float32) (all []*infer.Request) {
 	return all
 }
 
-// TestSeries: requests that are given to a process together are executed one by one, as if each had come alone.
+// The requests of a series are executed one by one, as if each had come alone.
 func TestSeries(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	executed := filepath.Join(t.TempDir(), "executed")
@@ -191,7 +189,7 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 		}
 	})
 	t.Run("D033 one that nobody waits for is not executed", func(t *testing.T) {
-		requests := vectors(1, 10, 2) // the second would end the process
+		requests := vectors(1, 10, 2) // the second one ends the process
 		requests[1].Cancel()
 		answers, _ := g.run(requests...)
 		want(t, answers[0], 1)
@@ -259,7 +257,7 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 	})
 }
 
-// Answers that wait to be sent together with others, here until the series ends.
+// Responses that wait to be sent with others, here until the series ends.
 func TestSeriesResponsesThatWait(t *testing.T) {
 	g := newSeriesRig(t, nil, config(""), code(`
 if x[0] == 8: time.sleep(0.03)
@@ -272,7 +270,7 @@ def initialize(self, args):
 	for how, v := range map[string]float32{"D2 os._exit": 10, "D2 SIGKILL": 13} {
 		t.Run(how+" does not take them", func(t *testing.T) {
 			var values []float32
-			for i := range 100 { // more than one frame has
+			for i := range 100 { // more than fit into one frame
 				values = append(values, float32(100+i))
 			}
 			answers, times := g.run(vectors(append(values, v, 1)...)...)
@@ -308,7 +306,7 @@ def initialize(self, args):
 	})
 }
 
-// An answer that came soon is held, but not for long if what is executed behind it takes its time.
+// A response that came quickly waits for others, but not for long if the next execution takes long.
 func TestSeriesResponsesAreNotHeldForLong(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := newSeriesRig(t, nil, config(""), code(`
@@ -325,7 +323,7 @@ def initialize(self, args):
 	}
 }
 
-// The limit of an execution is each one's.
+// Each execution of a series has the whole limit.
 func TestSeriesLimitIsPerRequest(t *testing.T) {
 	const limit = 5 * time.Second
 	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "5"}, config(""), code(`
@@ -344,7 +342,7 @@ y = x`, ""))
 				"took longer than 5s") {
 				t.Errorf("D3 request %d of %v: %v", i, series, a.err)
 			}
-			// On a machine that stands still for that long it is so of any: what counts is since when.
+			// On a very slow machine this is true of any response. What matters is when the wait began.
 			began := times[i].Taken
 			if i > 0 {
 				began = max(began, times[i-1].Output)
@@ -356,7 +354,7 @@ y = x`, ""))
 	}
 }
 
-// BYTES go through a series as ever.
+// BYTES tensors work in a series too.
 func TestSeriesOfStrings(t *testing.T) {
 	g := newSeriesRig(t, nil, strings.ReplaceAll(config(""), "TYPE_FP32", "TYPE_STRING"),
 		code(`y = x[::-1].copy()`, ""))
@@ -380,9 +378,9 @@ func TestSeriesOfStrings(t *testing.T) {
 	}
 }
 
-// A model may answer each request with the same array, filled anew: what was answered does not change any more.
+// A model may use the same array for all its responses. The responses that were sent do not change.
 func TestSeriesResponsesFromOneArray(t *testing.T) {
-	for _, n := range []int{1, 5000, 300000} { // in the packet, in a slot, in one that is made by need
+	for _, n := range []int{1, 5000, 300000} { // in the packet, in a slot, in a slot that makes the arena grow
 		g := newSeriesRig(t, nil, config(""), code(`
 if not hasattr(self, "out"): self.out = np.zeros(`+strconv.Itoa(n)+`, np.float32)
 y = self.out
@@ -401,7 +399,7 @@ y[:] = x[0]`, ""))
 	}
 }
 
-// A model may answer with an input that it keeps, and change that afterwards.
+// A model may return an input that it keeps, and change it afterwards.
 func TestSeriesResponsesFromAKeptInput(t *testing.T) {
 	for _, n := range []int{1, 5000, 300000} {
 		for _, what := range []string{"x", "x[:]", "x.reshape(1, -1)[0]"} {

@@ -61,7 +61,7 @@ func (g *sharedRig) register() {
 	}
 }
 
-// set writes the input: the same number all over.
+// set fills the input with a number.
 func (g *sharedRig) set(v float32) {
 	g.t.Helper()
 	b := make([]byte, 4*sharedFloats)
@@ -73,7 +73,7 @@ func (g *sharedRig) set(v float32) {
 	}
 }
 
-// output returns the n-th output if it is the same number all over.
+// output returns the number in the n-th output, which must be the same everywhere.
 func (g *sharedRig) output(n int) float32 {
 	g.t.Helper()
 	b := make([]byte, 4*sharedFloats)
@@ -88,7 +88,7 @@ func (g *sharedRig) output(n int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(b))
 }
 
-// ask makes a request whose tensors lie in the region, as the front ends make it; outputs are those that go there.
+// ask makes a request with tensors in the region, as the front ends do. outputs are those that go to the region.
 func (g *sharedRig) ask(outputs ...string) (*infer.Request, error) {
 	q := infer.New()
 	q.ModelName, q.Version = "m", infer.LatestVersion
@@ -112,7 +112,7 @@ func (g *sharedRig) ask(outputs ...string) (*infer.Request, error) {
 	return q, nil
 }
 
-// must is ask without an error, and the next response stored where it is wanted; final: whether it is the last.
+// must stores the next response in the region and fails the test on an error. final: it is the last one.
 func (g *sharedRig) must(q *infer.Request, err error) *infer.Request {
 	g.t.Helper()
 	if err != nil {
@@ -145,7 +145,7 @@ func (g *sharedRig) run(q *infer.Request) error {
 	return err
 }
 
-// TestInputsFromSharedMemory: a client's tensors in system shared memory are the model's own while it has them.
+// A model's inputs are its own, also if the client's tensors are in system shared memory.
 func TestInputsFromSharedMemory(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
 	g := newSharedRig(t,
@@ -244,7 +244,7 @@ continue
 			t.Errorf("the one that ends the process: %v", err)
 		}
 		g.set(2)
-		const want = 1 // what was there when the request came
+		const want = 1 // the value when the request came
 		if err := g.run(waiting); err != nil || g.output(1) != want {
 			t.Errorf("%v, the output is %v, want %v", err, g.output(1), want)
 		}

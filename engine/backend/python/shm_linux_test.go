@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallShmVar is the environment variable by which the test program serves in a mount namespace of its own, with another
-// /dev/shm.
+// smallShmVar is the environment variable with which the test program serves in a separate mount namespace, with
+// another /dev/shm.
 const smallShmVar = "NEREID_TEST_SHM"
 
-// Models are served where /dev/shm is small, as in a container (64 MB), or cannot be used at all.
+// Models are served if /dev/shm is small, as in a container (64 MB), or missing.
 func TestSmallOrMissingShm(t *testing.T) {
 	if how := os.Getenv(smallShmVar); how != "" {
 		serveWithSmallShm(t, how)
@@ -71,7 +71,7 @@ func remount(t *testing.T, how string) {
 	case "full":
 		mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_RDONLY, "size=4k")
 	case "none":
-		// A /dev of its own, which has what programs need of the other one.
+		// A new /dev with the devices that programs need.
 		devices := map[string]*os.File{}
 		for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 			f, err := os.OpenFile("/dev/"+name, unix.O_PATH, 0)
@@ -98,7 +98,7 @@ func remount(t *testing.T, how string) {
 	}
 }
 
-// serveWithSmallShm has clients send more at once than there is room for in /dev/shm, in three sizes.
+// serveWithSmallShm makes clients send more at once than fits into /dev/shm, in three sizes.
 func serveWithSmallShm(t *testing.T, how string) {
 	remount(t, how)
 	r := serve(t, nil, map[string]string{
@@ -146,7 +146,7 @@ y = pb_utils.get_output_tensor_by_name(call.exec(), "OUT").as_numpy()`),
 	case fs.Bfree != fs.Blocks:
 		t.Errorf("%d of %d blocks of /dev/shm are taken", fs.Blocks-fs.Bfree, fs.Blocks)
 	}
-	// Regions of clients are objects there: without the place there is none to register, and that is said.
+	// Clients' regions are objects in /dev/shm. Without it, none can be registered, and the error says so.
 	if err := r.SharedMemory().RegisterSystem("r", "nereid-none", 0, 64); err == nil {
 		t.Error("a region that is not there was registered")
 	} else {

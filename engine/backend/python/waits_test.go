@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// graph is an ensemble of one model, which has its inputs and outputs.
+// graph returns an ensemble of one model, with the same inputs and outputs.
 func graph(model, more string) string {
 	return strings.Replace(config(more), `backend: "python"`, `platform: "ensemble"`, 1) + `
 ensemble_scheduling { step [ { model_name: "` + model +
 		`" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`
 }
 
-// meeting is the body of a model that calls another one with one more than it got, once a call is made in each of the
-// models that met in the folder. With anything but 1 it answers at once.
+// meeting returns the body of a model. With the input 1 it waits until all models that meet in the folder do so too,
+// and then calls another model with 2. With other inputs it responds at once.
 func meeting(folder, self, calls string, others ...string) string {
 	body := `
 y = x
@@ -39,8 +39,8 @@ func list(names []string) string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// meet has a client's request begin in each of the models at once, and demands that all are answered, at least one of
-// them with an error that has text. Afterwards all models serve.
+// meet starts a client's request in each of the models at once. All must be answered, at least one of them with an
+// error that has text. Afterwards all models must be ready.
 func meet(t *testing.T, r *rig, text string, models ...string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -71,7 +71,7 @@ func meet(t *testing.T, r *rig, text string, models ...string) {
 	}
 }
 
-// What goes through ensembles is a circle too.
+// Cycles through ensembles are found.
 func TestCyclesThroughEnsembles(t *testing.T) {
 	t.Run("D9 D040 one ensemble", func(t *testing.T) {
 		folder := t.TempDir()
@@ -94,8 +94,8 @@ func TestCyclesThroughEnsembles(t *testing.T) {
 		}).ready()
 		meet(t, r, "the models 'a' and 'b' and 'c' wait for each other", "a", "b", "c")
 	})
-	// The one place of the ensemble's step is taken by a request that b executes, and whose call waits for a; a waits
-	// for the place.
+	// The ensemble runs one request at a time. That one is executed by b, whose call waits for a; and a waits for the
+	// ensemble.
 	t.Run("D9 D040 a place in an ensemble", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{
@@ -106,7 +106,7 @@ func TestCyclesThroughEnsembles(t *testing.T) {
 		}).ready()
 		meet(t, r, "wait for each other", "a", "e")
 	})
-	// The stream that a reads is made by a thread of d's, whose execution is over.
+	// A thread of d sends the stream that a reads. The execution of d is over.
 	t.Run("D9 D041 a thread of a decoupled model", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{
@@ -132,8 +132,7 @@ class TritonPythonModel:
 	})
 }
 
-// A call that nobody waits for keeps nobody from anything, and is executed when its turn comes, also by the instance
-// that made it.
+// A call that no code waits for blocks nothing. It is executed in its turn, also by the instance that made it.
 func TestUnawaitedCallsAreNotCancelled(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return strconv.Quote(filepath.Join(folder, name)) }

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// A process sees the card that its instance is for by the name that the server's own list has for it.
+// A process sees the GPU of its instance, by its name in the server's own CUDA_VISIBLE_DEVICES.
 func TestProcessSeesOnlyItsGPU(t *testing.T) {
 	const gpu, cpu, own = inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_CPU,
 		inferencepb.ModelInstanceGroup_KIND_MODEL
@@ -44,11 +44,11 @@ func TestProcessSeesOnlyItsGPU(t *testing.T) {
 	}
 }
 
-// The machine's Python is asked again only when it, or a folder that it looks into, has changed.
+// The machine's Python runs again only when it, or a folder on its path, has changed.
 func TestMachinePythonRunsOnlyAfterAChange(t *testing.T) {
 	real, err := exec.LookPath("python3")
 	if err != nil {
-		t.Fatal(err) // the tests need it elsewhere too
+		t.Fatal(err) // other tests need it too
 	}
 	packages, scratch := t.TempDir(), t.TempDir()
 	asked := filepath.Join(scratch, "asked")

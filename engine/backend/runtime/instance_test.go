@@ -72,7 +72,7 @@ func (e *echo) Keep(int) func()           { return func() {} }
 func (e *echo) Reset()                    {}
 func (e *echo) Close()                    { e.closed = true }
 
-// echoes is a backend of instances on echoes.
+// echoes is a backend whose instances run echo.
 type echoes struct{ dt tensor.DataType }
 
 func (echoes) Name() string           { return "echo" }
@@ -97,7 +97,7 @@ func echoConfig(t *testing.T, dt tensor.DataType, more string) *inferencepb.Mode
 	return parse(t, "max_batch_size: 8\ninput "+io+"\noutput "+io+"\n"+more)
 }
 
-// values makes an input of rows; the size in elements of a row depends on the seed.
+// values returns an input with rows. The number of elements in a row depends on the seed.
 func values(dt tensor.DataType, width int) func(rows int, seed uint64) []tensor.Tensor {
 	return func(rows int, seed uint64) []tensor.Tensor {
 		var data []byte
@@ -131,7 +131,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// batch executes requests together and returns their answers' data or errors.
+// batch executes requests together and returns the data or the errors of their responses.
 func batch(t *testing.T, x *instance, inputs ...[]tensor.Tensor) (data [][]byte, errs []error) {
 	t.Helper()
 	b := &infer.Batch{}
@@ -218,7 +218,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// late is an echo that looks at its inputs when it runs, as libraries do that take large ones in place.
+// late is an echo that reads its inputs when it runs, as libraries do that do not copy large inputs.
 type late struct {
 	echo
 	parts [][][]byte
@@ -278,7 +278,7 @@ func TestInvalidOutputsFailTheRequest(t *testing.T) {
 	}
 }
 
-// The code of a library's error is the request's.
+// A request's error has the code of the library's error.
 func TestErrorsKeepTheirCode(t *testing.T) {
 	if err := coded(libraryError{}); status.CodeOf(err) != status.NotFound {
 		t.Errorf("coded = %v", status.CodeOf(err))

@@ -22,7 +22,7 @@ import (
 	"nereid/engine/worker"
 )
 
-// TestMain makes of this program the process of a framework where a test starts it as one.
+// TestMain runs this program as the process of a framework if a test starts it so.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("NEREID_TEST_WORKER"); name != "" {
 		if err := ServeWorker(context.Background(), name, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
@@ -49,7 +49,7 @@ func real(t *testing.T, name string) *Backend {
 	})
 }
 
-// folder makes the folder of a model's version from a folder of testdata.
+// folder makes a model's version from a folder of testdata.
 func folder(t *testing.T, from, to string) (model, version string) {
 	t.Helper()
 	model = t.TempDir()
@@ -102,7 +102,7 @@ func addSub(t *testing.T, from, to string) backendtest.Model {
 	return m
 }
 
-// What every backend must do, the frameworks' own libraries do, in processes of this program.
+// The backends pass the common tests with the frameworks' libraries, in processes of this program.
 func TestRealConformance(t *testing.T) {
 	t.Run("D064 TensorFlow", func(t *testing.T) {
 		backendtest.Test(t, real(t, "tensorflow"), addSub(t, filepath.Join("savedmodel", "testdata", "add_sub"),
@@ -133,7 +133,7 @@ func TestRealRefusals(t *testing.T) {
 	})
 }
 
-// Many runs, with texts and with answers that fail, leave the memory of the process as it was.
+// The memory of the process does not grow with the number of runs, also with texts and errors.
 func TestRealRunsDoNotLeak(t *testing.T) {
 	t.Run("D064 TensorFlow", func(t *testing.T) {
 		config := `max_batch_size: 8
@@ -188,7 +188,7 @@ func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []
 	}
 	runs, most := 20_000, int64(4<<20)
 	if os.Getenv("NEREID_SOAK") == "full" {
-		runs, most = 500_000, 16<<20 // Go's heap moves more over so many; 32 bytes a run
+		runs, most = 500_000, 16<<20 // 32 bytes a run: Go's heap varies more over so many runs
 	}
 	run(runs / 4)
 	before := resident(t)
@@ -201,7 +201,7 @@ func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []
 	}
 }
 
-// resident returns the bytes of memory that this process has.
+// resident returns the resident memory of this process in bytes.
 func resident(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/statm")

@@ -30,7 +30,7 @@ func parse(t *testing.T, text string) *inferencepb.ModelConfig {
 	return c
 }
 
-// parameters writes parameters of a configuration: key, value, key, value.
+// parameters returns the parameters of a configuration from pairs of key and value.
 func parameters(pairs ...string) string {
 	text := ""
 	for i := 0; i < len(pairs); i += 2 {
@@ -39,7 +39,7 @@ func parameters(pairs ...string) string {
 	return text
 }
 
-// savedModel is the specification of a model that is the SavedModel of package savedmodel's tests.
+// savedModel returns the specification of the model in the testdata of package savedmodel.
 func savedModel(t *testing.T, config string) backend.Spec {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("savedmodel", "testdata", "add_sub", savedmodel.FileName))
@@ -111,7 +111,7 @@ func TestSignatureRefuses(t *testing.T) {
 	}
 }
 
-// What the frameworks do not do here is refused before a process is started, by name and with what to do.
+// Unsupported configurations are refused before a process is started. The error says what to do.
 func TestLoadRefuses(t *testing.T) {
 	accelerator := func(kind, name string) string {
 		return `optimization { execution_accelerators { ` + kind + `_execution_accelerator: [ { name: "` + name +

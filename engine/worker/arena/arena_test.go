@@ -18,8 +18,7 @@ func testArena(t testing.TB, size int64) *Arena {
 	return New(m, 64<<10)
 }
 
-// Slots in use never overlap and keep their content, whatever is taken and freed in between; what is free is used
-// again.
+// Slots in use never overlap and keep their content while others are allocated and freed. Free slots are reused.
 func TestSlotsInUseDoNotOverlap(t *testing.T) {
 	a := testArena(t, 64<<10)
 	type slot struct {
@@ -69,7 +68,7 @@ func TestSlotsInUseDoNotOverlap(t *testing.T) {
 	}
 }
 
-// What a response borrows stays although the worker has freed it, until the response is gone.
+// A slot that a response borrows stays in use until the response is released, also if the worker has freed it.
 func TestArenaBorrow(t *testing.T) {
 	a := testArena(t, 64<<10)
 	at, err := a.Alloc(1000)
@@ -132,7 +131,7 @@ func TestStateBytesAreReused(t *testing.T) {
 	}
 }
 
-// A large slot is taken where one was just freed, not where the arena has room beside.
+// A large slot reuses memory that was just freed, before unused memory of the arena.
 func TestArenaReusesWarmMemory(t *testing.T) {
 	a := testArena(t, 8<<20)
 	first, err := a.Alloc(1 << 20)
@@ -147,8 +146,7 @@ func TestArenaReusesWarmMemory(t *testing.T) {
 	}
 }
 
-// Memory that is reserved for an input is nobody else's until it is let go, and the worker's in between if it claims
-// it.
+// Memory that is reserved for an input stays in use until it is released; also while the worker has it.
 func TestArenaReserve(t *testing.T) {
 	a := testArena(t, 64<<10)
 	buf := a.Reserve(5000)
@@ -187,7 +185,7 @@ func TestArenaReserve(t *testing.T) {
 		t.Error("the slot is not free when nobody has it")
 	}
 	size := a.Size()
-	for range 100 { // requests that never come
+	for range 100 { // for requests that are never sent
 		a.Reserve(30000).Release()
 	}
 	if a.Size() != size {

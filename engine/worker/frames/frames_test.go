@@ -29,14 +29,14 @@ func testArena(t testing.TB) *arena.Arena {
 	return arena.New(m, 64<<10)
 }
 
-// testDecoder returns a server's decoder and the down arena, from which it takes what the frame of a test has there.
+// testDecoder returns a server's decoder and the down arena, in which a test's frame may have data.
 func testDecoder(t testing.TB) (*Decoder, *arena.Arena) {
 	t.Helper()
 	down := testArena(t)
 	return NewServerDecoder(testArena(t).Mapping, down, &tensor.Pool{}), down
 }
 
-// sample is a request with all that one can have.
+// sample returns a request that has all fields.
 func sample() *infer.Request {
 	r := infer.New()
 	r.ID, r.Flags, r.Priority = "id", infer.SequenceStart|infer.SequenceEnd, 3
@@ -58,7 +58,7 @@ func sample() *infer.Request {
 	return r
 }
 
-// The bytes of an EXECUTE are those that PROTOCOL.md says.
+// The bytes of an EXECUTE are as in PROTOCOL.md.
 func TestExecuteGolden(t *testing.T) {
 	r := sample()
 	defer r.Release()
@@ -85,7 +85,8 @@ func TestExecuteGolden(t *testing.T) {
 	}
 }
 
-// bls makes the body of a BLS out of a request, as a worker would: what does not fit into the frame is left out.
+// bls returns the body of a BLS with a request, as a worker writes it. Data that does not fit into the frame is left
+// out.
 func blsBody(t testing.TB, r *infer.Request, a *arena.Arena) []byte {
 	t.Helper()
 	e := &Encoder{Arena: a}
@@ -108,7 +109,7 @@ func blsBody(t testing.TB, r *infer.Request, a *arena.Arena) []byte {
 	return slices.Clone(packet[HeaderSize:])
 }
 
-// A request is the same after it was written and read.
+// A request does not change by encoding and decoding.
 func TestRequestRoundTrip(t *testing.T) {
 	x, a := testDecoder(t)
 	r := sample()
@@ -141,8 +142,8 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 }
 
-// A response, an error and the mere end of a stream are the same after they were written and read; a frame that is too
-// long for a packet goes through the arena.
+// Responses, errors and ends of streams do not change by encoding and decoding. A frame that is too long for a packet
+// goes through the arena.
 func TestResponseRoundTrip(t *testing.T) {
 	x, a := testDecoder(t)
 	many := &infer.Response{}
@@ -204,7 +205,7 @@ func TestResponseRoundTrip(t *testing.T) {
 	}
 }
 
-// A process that sends a wrong place of a tensor gets an error, not the server's memory.
+// A process that sends an invalid place of a tensor gets an error, not the server's memory.
 func TestHostileTensors(t *testing.T) {
 	x, _ := testDecoder(t)
 	sig := func(dt tensor.DataType, dims ...int64) *signature {
@@ -290,7 +291,7 @@ func FuzzFrames(f *testing.F) {
 			if rec, err = all.Next(); err == nil {
 				r := infer.New()
 				out := r.NewResponse()
-				_ = x.Response(&rec, r, out) // refusing is fine
+				_ = x.Response(&rec, r, out) // an error is fine
 				out.Release()
 				r.Release()
 			}

@@ -10,7 +10,7 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
-// Of two processes that were ended by SIGKILL, the kernel's count of one tells of one.
+// If two processes were ended by SIGKILL and the kernel counts one kill, the kill explains only one of them.
 func TestOOMAccount(t *testing.T) {
 	var kernel int64 = 7 // before the server
 	a := oomAccount{count: func() int64 { return kernel }}

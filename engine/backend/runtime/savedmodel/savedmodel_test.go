@@ -24,7 +24,7 @@ func number(b []byte, num protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
 }
 
-// graph is a MetaGraphDef with a tag, a graph that is not looked at, and signatures of one output each.
+// graph returns a MetaGraphDef with a tag, a graph that nothing reads, and signatures of one output each.
 func graph(tag string, signatures ...string) []byte {
 	g := field(nil, 1, field(number(nil, 7, 1), 4, []byte(tag)...)...)
 	g = field(g, 2, bytes.Repeat([]byte{0xff}, 1000)...)
