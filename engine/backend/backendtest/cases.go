@@ -279,7 +279,8 @@ func Same(got *tensor.Tensor, want tensor.Tensor) error {
 		return status.Errorf(status.Internal, "output is %s %s %s, want %s %s %s", got.Name, got.DataType,
 			tensor.FormatShape(got.Shape), want.Name, want.DataType, tensor.FormatShape(want.Shape))
 	case string(got.Data) != string(want.Data):
-		return status.Errorf(status.Internal, "output %s is %s, want %s", got.Name, preview(got.Data), preview(want.Data))
+		return status.Errorf(status.Internal, "output %s is %s, want %s", got.Name, preview(got.Data),
+			preview(want.Data))
 	}
 	return nil
 }

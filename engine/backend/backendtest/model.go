@@ -19,8 +19,8 @@ type Model struct {
 	// ModelFolder and VersionFolder, for backends that read files.
 	ModelFolder, VersionFolder string
 
-	// Inputs returns the inputs of a request with a number of rows, 1 for a model without batching. Different seeds must
-	// lead to different responses.
+	// Inputs returns the inputs of a request with a number of rows, 1 for a model without batching. Different seeds
+	// must lead to different responses.
 	Inputs func(rows int, seed uint64) []tensor.Tensor
 	// Check compares the outputs of each response, in order, with the inputs.
 	Check func(in []tensor.Tensor, responses [][]tensor.Tensor) error

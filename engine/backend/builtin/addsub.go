@@ -11,8 +11,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// AddSub returns the backend "add_sub": OUTPUT0 = INPUT0 + INPUT1 and OUTPUT1 = INPUT0 - INPUT1, element by element. All
-// tensors have the same numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to
+// AddSub returns the backend "add_sub": OUTPUT0 = INPUT0 + INPUT1 and OUTPUT1 = INPUT0 - INPUT1, element by element.
+// All tensors have the same numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to
 // nearest, ties to even.
 func AddSub() backend.Backend { return &addSub{} }
 

@@ -17,8 +17,8 @@ import (
 )
 
 // Sequence returns the backend "sequence": OUTPUT is the sum of INPUT (INT32 [1] or [1, 1] with its batch dimension)
-// since the request with START true. There is one sum per row of the batch. The backend needs the direct strategy of the
-// sequence batcher and the controls START and READY. A row that is not READY has no request.
+// since the request with START true. There is one sum per row of the batch. The backend needs the direct strategy of
+// the sequence batcher and the controls START and READY. A row that is not READY has no request.
 func Sequence() backend.Backend {
 	return sequence{name: "sequence", needs: []controlKind{kindStart, kindReady}, run: (*sums).rows}
 }
@@ -30,9 +30,9 @@ func DynaSequence() backend.Backend {
 	return sequence{name: "dyna_sequence", needs: []controlKind{kindStart, kindEnd, kindCorrelation}, run: (*sums).ids}
 }
 
-// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence. It responds
-// to an INPUT of n (INT32, one element) with the OUTPUTs n-1, n-2 … 0, one per execution. It needs the controls START and
-// CORRID.
+// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence. It
+// responds to an INPUT of n (INT32, one element) with the OUTPUTs n-1, n-2 … 0, one per execution. It needs the
+// controls START and CORRID.
 func IterativeSequence() backend.Backend {
 	return sequence{name: "iterative_sequence", needs: []controlKind{kindStart, kindCorrelation}, run: (*sums).steps}
 }

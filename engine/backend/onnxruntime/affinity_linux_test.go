@@ -21,7 +21,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// twoCores returns all cores of the process and the last one alone.
+// twoCores returns all cores of the process, and the last one.
 func twoCores(t *testing.T) (all, last []int) {
 	t.Helper()
 	all, err := affinity.Cores()
@@ -34,7 +34,7 @@ func twoCores(t *testing.T) (all, last []int) {
 	return all, all[len(all)-1:]
 }
 
-// threadsOn counts a process's threads that keep to exactly these cores.
+// threadsOn counts a process's threads whose affinity is exactly these cores, and all its threads.
 func threadsOn(t *testing.T, pid string, cores []int) (those, total int) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/" + pid + "/task")
@@ -54,7 +54,7 @@ func threadsOn(t *testing.T, pid string, cores []int) (those, total int) {
 	return those, total
 }
 
-// digitsSpec is a model of convolutions: one that ONNX Runtime uses several threads for.
+// digitsSpec is a model with convolutions, which ONNX Runtime runs on several threads.
 func digitsSpec(parameters map[string]string) backend.Spec {
 	folder := filepath.Join("..", "..", "..", "models-sample", "digits")
 	s := backend.Spec{ModelName: "digits", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
@@ -68,8 +68,8 @@ func digitsSpec(parameters map[string]string) backend.Spec {
 	return s
 }
 
-// The threads that ONNX Runtime starts for an instance keep to the cores of its host policy: as many as the
-// configuration says, else one for each core, less the caller's.
+// ONNX Runtime's threads for an instance run on the cores of its host policy. Their number is the configured one, or
+// one per core, less the calling thread.
 func TestHostPolicyOfThreads_C065(t *testing.T) {
 	all, last := twoCores(t)
 	b := open(t)
@@ -126,10 +126,10 @@ func TestHostPolicyOfThreads_C065(t *testing.T) {
 	}
 }
 
-// The process of an isolated instance has the cores of its host policy from its start on, with every thread.
-func TestHostPolicyOfAProcess_C065(t *testing.T) {
+// All threads of an isolated instance's process run on the cores of its host policy, from the start of the process.
+func TestHostPolicyOfIsolatedProcess_C065(t *testing.T) {
 	all, last := twoCores(t)
-	b := apart(t)
+	b := isolating(t)
 	s := digitsSpec(nil)
 	isolate(s.Config)
 	m, err := b.Load(t.Context(), s)
@@ -168,7 +168,7 @@ func TestHostPolicyOfAProcess_C065(t *testing.T) {
 	}
 }
 
-// children lists the processes that this one has started.
+// children returns the ids of the child processes.
 func children(t testing.TB) (all []string) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/children")
@@ -183,8 +183,8 @@ func children(t testing.TB) (all []string) {
 	return all
 }
 
-// Instances with sessions of their own are made side by side, and each answers.
-func TestInstancesSideBySide_C066(t *testing.T) {
+// Instances with separate sessions can be made concurrently.
+func TestInstancesLoadConcurrently_C066(t *testing.T) {
 	var b backend.Backend = open(t)
 	if !b.Traits().ParallelInstances {
 		t.Fatal("the backend does not say that instances may be made side by side")

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// harness runs a batch of equal requests again and again, as an instance of the core does.
+// harness runs a batch of equal requests repeatedly, as the engine does.
 type harness struct {
 	inst     backend.Instance
 	in       tensor.Tensor
@@ -86,7 +86,7 @@ func mlpHarness(t testing.TB, requests int, parameters map[string]*inferencepb.M
 		requests)
 }
 
-// addSubHarness runs a model whose file tells the shapes of its outputs.
+// addSubHarness runs a model whose file declares the shapes of its outputs.
 func addSubHarness(t testing.TB, requests int) *harness {
 	folder, _ := repository(t, "add_sub")
 	dims := []int64{16}
@@ -97,7 +97,8 @@ func addSubHarness(t testing.TB, requests int) *harness {
 	return h
 }
 
-// TestExecuteDoesNotAllocate runs both ways that outputs are handed out, for lone requests and for batches.
+// TestExecuteDoesNotAllocate covers copied outputs and outputs in ONNX Runtime's memory, for single requests and
+// batches.
 func TestExecuteDoesNotAllocate(t *testing.T) {
 	if race {
 		t.Skip("the race detector makes sync.Pool forget")

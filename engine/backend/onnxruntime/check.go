@@ -37,7 +37,8 @@ func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 	case errors.Is(err, onnxfile.ErrMalformed):
 		s.Log.Warn("model file is damaged", "model", s.ModelName, "file", path, "reason", err)
 		return nil, status.Errorf(status.Internal,
-			"onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path, describeFile(path, err))
+			"onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path,
+			describeFile(path, err))
 	}
 	return nil, status.Errorf(status.InvalidArg, "model file %s: %w", path, err)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has used, all threads together.
+// cpuTime returns the CPU time of all threads of the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -11,7 +11,7 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-// FuzzLoad loads damaged models: an error is fine, the end of the process is not.
+// FuzzLoad loads damaged models. They must be refused without a crash.
 func FuzzLoad(f *testing.F) {
 	b := open(f)
 	models, err := filepath.Glob("testdata/*.onnx")

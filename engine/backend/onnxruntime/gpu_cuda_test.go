@@ -12,8 +12,8 @@ import (
 	"nereid/engine/gpumem"
 )
 
-// TestGPUThroughPinnedMemory: models on a card answer as on the CPU when their tensors go through pinned memory, of
-// which nothing is used afterwards; and when there is no room in it.
+// TestGPUThroughPinnedMemory checks that models on a GPU give the results of the CPU when their tensors go through
+// pinned memory, which is free afterwards, and when the pool has no room.
 func TestGPUThroughPinnedMemory(t *testing.T) {
 	gpus(t)
 	plain := open(t)
@@ -34,7 +34,7 @@ func TestGPUThroughPinnedMemory(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %s: %v", name, model, err)
 			}
-			near(t, got, numbers(cpu.Output(output)), 1e-3)
+			compare(t, got, numbers(cpu.Output(output)), 1e-3)
 		}
 		stats := memory.Stats().Pinned
 		t.Logf("%s: %+v", name, stats)

@@ -19,8 +19,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// gpus returns the number of cards. Where "make test-gpu" asks for these checks (NEREID_TEST_GPU=1) no card is a
-// failure; elsewhere the test is skipped.
+// gpus returns the number of GPUs. Without one the test is skipped, or fails in "make test-gpu" (NEREID_TEST_GPU=1).
 func gpus(t *testing.T) int {
 	t.Helper()
 	if os.Getenv("NEREID_TEST_GPU") != "1" {
@@ -36,7 +35,7 @@ func gpus(t *testing.T) int {
 	return len(cards)
 }
 
-// usedMB returns the memory in use on card 0.
+// usedMB returns the memory in use on GPU 0, in MB.
 func usedMB(t *testing.T) int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "nvidia-smi", "--id=0", "--query-gpu=memory.used",
@@ -51,7 +50,7 @@ func usedMB(t *testing.T) int {
 	return n
 }
 
-// gpuModels are models with an input, whose answers must be the CPU's.
+// gpuModels returns models, each with an input and the name of the compared output.
 func gpuModels() map[string]func() (backend.Spec, tensor.Tensor, string) {
 	picture := make([]float32, 784)
 	for i := range picture {
@@ -73,7 +72,7 @@ func gpuModels() map[string]func() (backend.Spec, tensor.Tensor, string) {
 	}
 }
 
-// onGPU runs a request on a card.
+// onGPU runs a request on a GPU.
 func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in tensor.Tensor,
 	output string) ([]float32, error) {
 	t.Helper()
@@ -105,7 +104,7 @@ func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in 
 	return got, nil
 }
 
-// accelerate makes a configuration ask for an accelerator of GPUs and have all its instances on them.
+// accelerate configures instances on GPUs only, with a GPU accelerator unless name is "".
 func accelerate(c *inferencepb.ModelConfig, name string, parameters map[string]string) {
 	c.InstanceGroup = []*inferencepb.ModelInstanceGroup{{Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Count: 1}}
 	if name != "" {
@@ -114,7 +113,7 @@ func accelerate(c *inferencepb.ModelConfig, name string, parameters map[string]s
 	}
 }
 
-// TestGPU checks what needs a card: that models answer there as on the CPU, with every option that Triton has.
+// TestGPU checks that models give the results of the CPU on a GPU, with each of Triton's options.
 func TestGPU(t *testing.T) {
 	cards, b := gpus(t), open(t)
 	type words = map[string]string
@@ -159,14 +158,14 @@ func TestGPU(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					near(t, got, want, tt.within)
+					compare(t, got, want, tt.within)
 				})
 			}
 		}
 	}
 }
 
-// TestGPURefuses: what a card cannot do is a load error.
+// TestGPURefuses checks that a configuration that the GPU cannot run fails to load.
 func TestGPURefuses(t *testing.T) {
 	cards, b := gpus(t), open(t)
 	for _, tt := range []struct {
@@ -191,8 +190,8 @@ func TestGPURefuses(t *testing.T) {
 	}
 }
 
-// TestGPUMemoryIsTold: the allocator of a model on a card holds its weights at least; of TensorRT's nothing is told.
-func TestGPUMemoryIsTold(t *testing.T) {
+// TestGPUMemoryIsReported checks that the memory of a model includes its weights. TensorRT models report none.
+func TestGPUMemoryIsReported(t *testing.T) {
 	gpus(t)
 	b := open(t)
 	for accelerator, told := range map[string]bool{"": true, "tensorrt": false} {
@@ -227,8 +226,8 @@ func TestGPUMemoryIsTold(t *testing.T) {
 	}
 }
 
-// TestGPUMemoryComesBack: cycles of loading, running and unloading leave the card's memory as it was.
-func TestGPUMemoryComesBack(t *testing.T) {
+// TestGPUMemoryIsFreed checks that cycles of loading, running and unloading do not use more GPU memory.
+func TestGPUMemoryIsFreed(t *testing.T) {
 	gpus(t)
 	b := open(t)
 	s := mlpSpec()

@@ -27,8 +27,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// cards are two GPUs whose memory is the host's. What is not theirs cannot be copied.
-type cards struct {
+// fakeDriver is a driver of two GPUs whose memory is host memory. It copies only memory that it allocated.
+type fakeDriver struct {
 	mu      sync.Mutex
 	memory  map[int][][]byte // guarded by mu, as all below: by GPU, -1 for pinned memory
 	traffic gpumem.Traffic
@@ -36,7 +36,7 @@ type cards struct {
 	fail    bool // copies within a GPU fail
 }
 
-func (c *cards) take(gpu, n int) (uintptr, []byte, func() error, error) {
+func (c *fakeDriver) take(gpu, n int) (uintptr, []byte, func() error, error) {
 	b := make([]byte, n+256)
 	at := 256 - int(uintptr(unsafe.Pointer(&b[0]))%256)
 	b = b[at : at+n : at+n]
@@ -56,18 +56,18 @@ func (c *cards) take(gpu, n int) (uintptr, []byte, func() error, error) {
 	}, nil
 }
 
-func (c *cards) Pin(n int) (uintptr, func() error, error) {
+func (c *fakeDriver) Pin(n int) (uintptr, func() error, error) {
 	at, _, free, err := c.take(-1, n)
 	return at, free, err
 }
 
-func (c *cards) Allocate(gpu, n int) (uintptr, func() error, error) {
+func (c *fakeDriver) Allocate(gpu, n int) (uintptr, func() error, error) {
 	at, _, free, err := c.take(gpu, n)
 	return at, free, err
 }
 
-// at returns memory of a GPU by its address. The caller holds mu. Memory of ONNX Runtime's is anybody's.
-func (c *cards) at(gpu int, address uintptr, n int) []byte {
+// at returns memory of a GPU by its address. The caller holds mu. ONNX Runtime's memory is allowed too.
+func (c *fakeDriver) at(gpu int, address uintptr, n int) []byte {
 	for g, all := range c.memory {
 		for _, b := range all {
 			base := uintptr(unsafe.Pointer(&b[0]))
@@ -82,7 +82,7 @@ func (c *cards) at(gpu int, address uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&address))), n)
 }
 
-func (c *cards) Copy(gpu int, list []gpumem.Copy) error {
+func (c *fakeDriver) Copy(gpu int, list []gpumem.Copy) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail {
@@ -100,21 +100,21 @@ func (c *cards) Copy(gpu int, list []gpumem.Copy) error {
 	return nil
 }
 
-func (c *cards) Traffic() gpumem.Traffic {
+func (c *fakeDriver) Traffic() gpumem.Traffic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.traffic
 }
 
-// region is a client's.
+// region is the memory of a client.
 type region struct {
-	c    *cards
+	c    *fakeDriver
 	gpu  int
 	b    []byte
 	free func() error
 }
 
-func (c *cards) Import(_ [shm.HandleSize]byte, device int64, size uint64) (shm.Memory, error) {
+func (c *fakeDriver) Import(_ [shm.HandleSize]byte, device int64, size uint64) (shm.Memory, error) {
 	_, b, free, err := c.take(int(device), int(size))
 	return &region{c, int(device), b, free}, err
 }
@@ -144,25 +144,25 @@ func (r *region) CopyFrom(address uintptr, n int, off int64) error {
 
 const regionSize = 64 << 10
 
-// onCards is a backend whose GPUs are cards, with a region "r0", "r1" on each.
-type onCards struct {
-	*cards
+// gpuRig is a backend on the GPUs of a fakeDriver, with the regions "r0" and "r1" on them.
+type gpuRig struct {
+	*fakeDriver
 	b       *onnxruntime.Backend
 	memory  *gpumem.Memory
 	regions *shm.Registry
 	pool    tensor.Pool
 }
 
-func fakeGPUs(t *testing.T, pinned, device int64) *onCards {
+func fakeGPUs(t *testing.T, pinned, device int64) *gpuRig {
 	t.Helper()
 	open(t) // skips where there is no library
-	c := &cards{memory: map[int][][]byte{}}
+	c := &fakeDriver{memory: map[int][][]byte{}}
 	m := gpumem.New(gpumem.Options{Driver: c, PinnedBytes: pinned, DeviceBytes: map[int]int64{0: device, 1: device},
 		Log: slog.New(slog.DiscardHandler)})
 	b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2, GPUMemory: m,
 		CacheFolder: "../../../.cache/onnxruntime"})
 	b.FakeGPUs()
-	o := &onCards{cards: c, b: b, memory: m,
+	o := &gpuRig{fakeDriver: c, b: b, memory: m,
 		regions: shm.New(shm.Options{CUDA: c, OnDevice: func(string, int64, int) bool { return true }})}
 	for gpu := range 2 {
 		if err := o.regions.RegisterCUDA(fmt.Sprintf("r%d", gpu), make([]byte, shm.HandleSize), int64(gpu),
@@ -187,11 +187,11 @@ func fakeGPUs(t *testing.T, pinned, device int64) *onCards {
 	return o
 }
 
-// content is what a region holds; o.mu is not held.
-func (o *onCards) content(gpu int) []byte { return o.cards.memory[gpu][0] }
+// content returns the content of a region.
+func (o *gpuRig) content(gpu int) []byte { return o.fakeDriver.memory[gpu][0] }
 
-// instance loads a model onto GPU 0.
-func (o *onCards) instance(t *testing.T, s backend.Spec) backend.Instance {
+// instance loads a model on GPU 0.
+func (o *gpuRig) instance(t *testing.T, s backend.Spec) backend.Instance {
 	t.Helper()
 	m, err := o.b.Load(t.Context(), s)
 	if err != nil {
@@ -213,8 +213,8 @@ func (o *onCards) instance(t *testing.T, s backend.Spec) backend.Instance {
 	return inst
 }
 
-// input gives r an input, in a region of a GPU or for gpu -1 in the host's memory.
-func (o *onCards) input(t *testing.T, r *infer.Request, x tensor.Tensor, gpu, at int) {
+// input adds an input to r, in a region of a GPU, or in host memory for gpu -1.
+func (o *gpuRig) input(t *testing.T, r *infer.Request, x tensor.Tensor, gpu, at int) {
 	t.Helper()
 	if gpu >= 0 {
 		copy(o.content(gpu)[at:], x.Data)
@@ -229,8 +229,8 @@ func (o *onCards) input(t *testing.T, r *infer.Request, x tensor.Tensor, gpu, at
 	r.Inputs = append(r.Inputs, x)
 }
 
-// output makes r want an output, in a region of a GPU or for gpu -1 in the response.
-func (o *onCards) output(t *testing.T, r *infer.Request, name string, gpu, at, size int) {
+// output requests an output, in a region of a GPU, or in the response for gpu -1.
+func (o *gpuRig) output(t *testing.T, r *infer.Request, name string, gpu, at, size int) {
 	t.Helper()
 	out := infer.RequestedOutput{Name: name}
 	if gpu >= 0 {
@@ -243,8 +243,8 @@ func (o *onCards) output(t *testing.T, r *infer.Request, name string, gpu, at, s
 	r.Outputs = append(r.Outputs, out)
 }
 
-// cardModel is one whose answers can be worked out.
-type cardModel struct {
+// gpuModel is a model whose outputs the test can compute.
+type gpuModel struct {
 	name    string
 	spec    func(t *testing.T) backend.Spec
 	outputs []string
@@ -252,13 +252,13 @@ type cardModel struct {
 	want    func(in []tensor.Tensor) [][]byte // by output; nil: the request fails
 }
 
-func cardModels() []cardModel {
+func gpuMemoryModels() []gpuModel {
 	row := []int64{16}
 	random := func(rng *rand.Rand, name string, dt tensor.DataType, shape ...int64) tensor.Tensor {
 		n, _ := tensor.ByteSize(dt, shape)
 		return tensor.Tensor{Name: name, DataType: dt, Shape: shape, Data: fill(int(n), rng.Uint64())}
 	}
-	return []cardModel{
+	return []gpuModel{
 		{"outputs of known sizes", func(t *testing.T) backend.Spec {
 			return sample(t, "add_sub", config(16, []tensorIO{{"INPUT0", tensor.Int32, row},
 				{"INPUT1", tensor.Int32, row}},
@@ -318,8 +318,8 @@ func cardModels() []cardModel {
 	}
 }
 
-// asked is a request of the random test, and what must become of it.
-type asked struct {
+// expectation is a request of the random test with its expected result.
+type expectation struct {
 	r       *infer.Request
 	resp    *infer.Response
 	outputs []string
@@ -330,17 +330,17 @@ type asked struct {
 
 type slotAt struct{ gpu, at, size int }
 
-// From thousands of random batches, whose inputs and outputs lie in the host's memory or anywhere in regions on two
-// GPUs, in place or not, with pools of any size: every caller gets exactly its own values where it wants them, nothing
-// else of a region is changed, and in the end nobody holds any memory.
-func TestTensorsOnCards(t *testing.T) {
-	for k, tt := range cardModels() {
+// The inputs and outputs of thousands of random batches are in host memory or in regions on two GPUs, with pools of any
+// size. Each request must get its own values in the requested place, no other part of a region may change, and all
+// memory must be free at the end.
+func TestTensorsOnGPUs(t *testing.T) {
+	for k, tt := range gpuMemoryModels() {
 		for _, pools := range [][2]int64{{1 << 20, 1 << 20}, {8 << 10, 4 << 10}, {0, 0}} {
 			t.Run(fmt.Sprintf("%s, pools of %v", tt.name, pools), func(t *testing.T) {
 				o := fakeGPUs(t, pools[0], pools[1])
 				inst := o.instance(t, tt.spec(t))
 				rng := rand.New(rand.NewPCG(uint64(k), uint64(pools[0])))
-				var waiting []asked
+				var waiting []expectation
 				var was [2][]byte // before those that wait
 				for round := range 400 {
 					base := round % 2 * regionSize / 2
@@ -378,8 +378,8 @@ func TestTensorsOnCards(t *testing.T) {
 	}
 }
 
-// batch makes random requests, whose tensors lie in half of the regions from base on.
-func (o *onCards) batch(t *testing.T, rng *rand.Rand, m cardModel, base int) []asked {
+// batch makes random requests. Their tensors are in the half of the regions that starts at base.
+func (o *gpuRig) batch(t *testing.T, rng *rand.Rand, m gpuModel, base int) []expectation {
 	var free [2]int
 	place := func(size int) (gpu, at int) {
 		gpu = []int{-1, 0, 0, 0, 1}[rng.IntN(5)]
@@ -398,12 +398,12 @@ func (o *onCards) batch(t *testing.T, rng *rand.Rand, m cardModel, base int) []a
 	}
 	width := []int64{1, 7, 64, 500}[rng.IntN(4)]
 	everywhere := rng.IntN(2) == 0 // all on GPU 0
-	var all []asked
+	var all []expectation
 	for range 1 + rng.IntN(3) {
 		rows := 1 + rng.IntN(3)
 		r := infer.New()
 		r.BatchSize, r.OnDevice = rows, true
-		a := asked{r: r, outputs: m.outputs}
+		a := expectation{r: r, outputs: m.outputs}
 		in := m.make(rng, int64(rows), width)
 		a.want = m.want(in)
 		var places []slotAt
@@ -437,9 +437,9 @@ func (o *onCards) batch(t *testing.T, rng *rand.Rand, m cardModel, base int) []a
 	return all
 }
 
-// check reads answers, as a front end does. before is what the regions held before their run; theirs is the half from
-// base on.
-func (o *onCards) check(t *testing.T, all []asked, before [2][]byte, base int) {
+// check stores the responses, as a front end does, and checks them. before is the content of the regions before the
+// run, which uses the half that starts at base.
+func (o *gpuRig) check(t *testing.T, all []expectation, before [2][]byte, base int) {
 	t.Helper()
 	for _, a := range all {
 		err := a.resp.Err
@@ -482,8 +482,8 @@ func (o *onCards) check(t *testing.T, all []asked, before [2][]byte, base int) {
 	}
 }
 
-// What goes which way, one case after the other: counted bytes say whether a tensor stayed on its card.
-func TestWayOfTensorsOnCards(t *testing.T) {
+// The byte counters show how each tensor was transferred.
+func TestTransfersOfTensorsOnGPUs(t *testing.T) {
 	off := &inferencepb.ModelOptimizationPolicy_PinnedMemoryBuffer{}
 	const row = 64 // bytes
 	for _, tt := range []struct {
@@ -495,7 +495,7 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 		inHost         bool  // requests are not marked OnDevice
 		bound          [2]int64
 		traffic        gpumem.Traffic
-		pinned         int64 // blocks that are asked for
+		pinned         int64 // blocks that are expectation for
 	}{
 		{name: "both where they are", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4096, row},
 			bound: [2]int64{2 * row, row}},
@@ -531,19 +531,19 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := fakeGPUs(t, 256, cmp.Or(tt.device, 1<<20)) // pinned memory has room for one
-			model := cardModels()[0]
+			model := gpuMemoryModels()[0]
 			s := model.spec(t)
 			s.Config.Output = s.Config.Output[:1]
 			s.Config.Optimization = tt.optimize
 			inst := o.instance(t, s)
 			rng := rand.New(rand.NewPCG(1, 1))
 			var b infer.Batch
-			var all []asked
+			var all []expectation
 			for k := range tt.requests {
 				r := infer.New()
 				r.BatchSize, r.OnDevice = 1, !tt.inHost
 				in := model.make(rng, 1, 0)
-				a := asked{r: r, want: model.want(in)[:1], outputs: model.outputs[:1], slots: []slotAt{tt.output}}
+				a := expectation{r: r, want: model.want(in)[:1], outputs: model.outputs[:1], slots: []slotAt{tt.output}}
 				for i, x := range in {
 					o.input(t, r, x, tt.inputs.gpu, tt.inputs.at+1024*k+256*i)
 				}
@@ -569,28 +569,28 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 			if got := [2]int64{now.BoundInputs, now.BoundOutputs}; got != tt.bound || now.Traffic != tt.traffic {
 				t.Errorf("bound %v, copied %+v; want %v, %+v", got, now.Traffic, tt.bound, tt.traffic)
 			}
-			if asked := now.Pinned.Misses + min(1, tt.pinned); asked != tt.pinned {
-				t.Errorf("pinned memory was asked for %d times, want %d", asked, tt.pinned)
+			if expectation := now.Pinned.Misses + min(1, tt.pinned); expectation != tt.pinned {
+				t.Errorf("pinned memory was expectation for %d times, want %d", expectation, tt.pinned)
 			}
 		})
 	}
 }
 
-// cardRequest is a request of one row that takes its tensors from cards.
-func cardRequest() *infer.Request {
+// gpuRequest returns a request of one row that accepts tensors on GPUs.
+func gpuRequest() *infer.Request {
 	r := infer.New()
 	r.BatchSize, r.OnDevice = 1, true
 	return r
 }
 
-// A copy within the card that fails is the request's error, in CUDA's words, and the next request is served.
-func TestCardThatFails(t *testing.T) {
+// A failed copy on the GPU fails the request with CUDA's error text. The next request succeeds.
+func TestFailedGPUCopyFailsTheRequest(t *testing.T) {
 	o := fakeGPUs(t, 1<<20, 1<<20)
-	model := cardModels()[0]
+	model := gpuMemoryModels()[0]
 	inst := o.instance(t, model.spec(t))
 	for _, fails := range []bool{true, false} {
 		o.fail = fails
-		r := cardRequest()
+		r := gpuRequest()
 		in := model.make(rand.New(rand.NewPCG(1, 1)), 1, 0)
 		for i, x := range in {
 			o.input(t, r, x, 0, 1024*i+8)
@@ -608,15 +608,15 @@ func TestCardThatFails(t *testing.T) {
 	}
 }
 
-// What ONNX Runtime says of memory that it cannot use is the request's error; requests with tensors in the host's
-// memory are served by the same instance before and after.
-func TestMemoryThatNobodyKnows(t *testing.T) {
+// If ONNX Runtime refuses GPU memory, the request fails with its error text. Requests with tensors in host memory still
+// succeed on the same instance.
+func TestRefusedGPUMemoryFailsTheRequest(t *testing.T) {
 	o := fakeGPUs(t, 1<<20, 1<<20)
 	o.b.FakeGPUsWithoutMemory()
-	model := cardModels()[0]
+	model := gpuMemoryModels()[0]
 	inst := o.instance(t, model.spec(t))
 	for k := range 20 {
-		r := cardRequest()
+		r := gpuRequest()
 		in := model.make(rand.New(rand.NewPCG(1, 1)), 1, 0)
 		for i, x := range in {
 			o.input(t, r, x, k%2-1, 1024*i)
@@ -637,17 +637,17 @@ func TestMemoryThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// Ten thousand bound runs, with outputs in place, left on the card and in the host's memory, leave no memory behind.
-func TestBoundRunsLeaveNothing(t *testing.T) {
+// Runs with outputs in place, left on the GPU and in host memory must not leak memory.
+func TestRunsWithGPUMemoryDoNotLeak(t *testing.T) {
 	if race || testing.Short() {
 		t.Skip("resident memory is measured, over seconds")
 	}
 	o := fakeGPUs(t, 1<<20, 1<<20)
-	model := cardModels()[1] // its output's size is not known: ONNX Runtime's memory
+	model := gpuMemoryModels()[1] // its output's size is not known: ONNX Runtime's memory
 	inst := o.instance(t, model.spec(t))
 	rng := rand.New(rand.NewPCG(1, 1))
 	run := func() {
-		r := cardRequest()
+		r := gpuRequest()
 		in := model.make(rng, 1, 2000)
 		o.input(t, r, in[0], 0, 256*rng.IntN(2))
 		o.output(t, r, "OUTPUT0", rng.IntN(2)-1, 16384, 8000)

@@ -16,13 +16,13 @@ import (
 	"nereid/engine/tensor"
 )
 
-// BenchmarkIsolated is what a process of its own costs: each way, the CPU time of the server and of the process.
+// BenchmarkIsolated measures the CPU time of the server and of the model's process, with and without isolation.
 func BenchmarkIsolated(b *testing.B) {
 	for _, apartness := range []string{"none", "process"} {
 		for _, width := range []int{16, 16 << 10} {
 			for _, requests := range []int{1, 32} {
 				b.Run(fmt.Sprintf("isolation %s/width %d/batch %d", apartness, width, requests), func(b *testing.B) {
-					h, pids := hopHarness(b, apartness == "process", width, requests)
+					h, pids := isolatedHarness(b, apartness == "process", width, requests)
 					ctx := context.Background()
 					for range 100 {
 						h.once(ctx, b)
@@ -39,13 +39,13 @@ func BenchmarkIsolated(b *testing.B) {
 	}
 }
 
-func hopHarness(b *testing.B, process bool, width, requests int) (h *harness, pids []string) {
+func isolatedHarness(b *testing.B, process bool, width, requests int) (h *harness, pids []string) {
 	folder, _ := repository(b, "identity_fp32")
 	c := config(64, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})
 	backendOf := open(b)
 	if process {
 		isolate(c)
-		backendOf = apart(b)
+		backendOf = isolating(b)
 	}
 	m, err := backendOf.Load(b.Context(), backend.Spec{
 		ModelName: "m", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
@@ -75,7 +75,8 @@ func hopHarness(b *testing.B, process bool, width, requests int) (h *harness, pi
 			Data: fill(4*width, 1)}}, pids
 }
 
-// processTime is what processes have used, to the nanosecond. Source of the format: proc(5), schedstat of each thread.
+// processTime returns the CPU time of processes, in nanoseconds. Source of the format: proc(5), schedstat of each
+// thread.
 func processTime(b *testing.B, pids []string) (sum time.Duration) {
 	for _, pid := range pids {
 		threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")

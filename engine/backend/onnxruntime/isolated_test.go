@@ -22,7 +22,7 @@ import (
 	"nereid/engine/worker"
 )
 
-// TestMain makes of this program the process of an isolated model where a test starts it as one.
+// TestMain runs the process of an isolated model if a test has started this program for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("NEREID_TEST_WORKER") == "1" {
 		if err := onnxruntime.ServeWorker(context.Background(),
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// apart returns a backend that can start processes.
-func apart(t testing.TB) *onnxruntime.Backend {
+// isolating returns a backend that can start processes.
+func isolating(t testing.TB) *onnxruntime.Backend {
 	t.Helper()
 	open(t) // skips without a library
 	l := worker.NewLauncher(nil)
@@ -46,7 +46,7 @@ func apart(t testing.TB) *onnxruntime.Backend {
 		Launcher:    l, Worker: []string{os.Args[0]}, WorkerEnv: []string{"NEREID_TEST_WORKER=1"}})
 }
 
-// isolate makes a configuration ask for a process.
+// isolate sets the parameter isolation of a configuration.
 func isolate(c *inferencepb.ModelConfig) *inferencepb.ModelConfig {
 	if c.Parameters == nil {
 		c.Parameters = map[string]*inferencepb.ModelParameter{}
@@ -65,12 +65,12 @@ func TestConformanceInAProcess(t *testing.T) {
 	for i := range models {
 		isolate(models[i].Config)
 	}
-	b := apart(t)
+	b := isolating(t)
 	backendtest.Test(t, b, models...)
 }
 
 func TestSignatureFromAProcess(t *testing.T) {
-	sig, err := apart(t).Signature(t.Context(),
+	sig, err := isolating(t).Signature(t.Context(),
 		sample(t, "add_sub", isolate(&inferencepb.ModelConfig{Name: "add_sub"})))
 	if err != nil || len(sig.Inputs) != 2 || sig.Inputs[1].Name != "INPUT1" ||
 		tensor.FormatShape(sig.Inputs[1].Dims) != "[-1,16]" ||
@@ -90,13 +90,13 @@ func TestIsolationIsRefused(t *testing.T) {
 			Code: status.Unsupported, Text: "cannot start"})
 	bad := isolate(config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{-1}}},
 		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
-	backendtest.TestRefusals(t, apart(t),
+	backendtest.TestRefusals(t, isolating(t),
 		backendtest.Refusal{Name: "datatype, told by the process", Spec: sample(t, "identity_fp32", bad),
 			Code: status.InvalidArg,
 			Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
 }
 
-// crashing is a model whose operator library aborts the process: when it is loaded, or when it runs.
+// crashing returns a model whose operator library aborts the process when it is loaded, or when it runs.
 func crashing(t *testing.T, when string) backend.Spec {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -122,7 +122,7 @@ func once(t *testing.T, inst backend.Instance, rows int, in ...tensor.Tensor) *i
 	return alone(t, inst, r)
 }
 
-// alone runs a request in a batch of its own and returns its response.
+// alone runs a request in a separate batch and returns its response.
 func alone(t *testing.T, inst backend.Instance, r *infer.Request) *infer.Response {
 	t.Helper()
 	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: r.BatchSize}); err != nil {
@@ -135,10 +135,10 @@ func alone(t *testing.T, inst backend.Instance, r *infer.Request) *infer.Respons
 	return resp
 }
 
-// TestCrashCostsItsModelAlone: a model that takes its process down fails its own requests with a reason, is started
-// again, and is given up after some times; another model and this process go on.
-func TestCrashCostsItsModelAlone(t *testing.T) {
-	b := apart(t)
+// TestACrashAffectsOnlyItsModel checks that the requests of a crashed model fail with a reason, and that the model is
+// restarted a limited number of times. Another model and this process continue.
+func TestACrashAffectsOnlyItsModel(t *testing.T) {
+	b := isolating(t)
 	good, bad := addSubModel(t), crashing(t, "CRASH_ON_RUN")
 	isolate(good.Config)
 	make1 := func(s backend.Spec) (backend.Model, backend.Instance) {
@@ -188,22 +188,22 @@ func TestCrashCostsItsModelAlone(t *testing.T) {
 }
 
 func TestCrashWhileLoading(t *testing.T) {
-	_, err := apart(t).Load(t.Context(), crashing(t, "CRASH_ON_LOAD"))
+	_, err := isolating(t).Load(t.Context(), crashing(t, "CRASH_ON_LOAD"))
 	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "signal 6") ||
 		!strings.Contains(err.Error(), "while ONNX Runtime was loading it") {
 		t.Errorf("Load = %v, want Invalid argument with what happened", err)
 	}
 }
 
-// TestAllocatedMemoryIsTheProcesses: cycles of loading, running and unloading an isolated model leave this process as
-// it was. NEREID_SOAK=full: 200 cycles.
-func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
+// TestAllocatedMemoryOfIsolatedModels checks that cycles of loading, running and unloading an isolated model do not
+// leak memory of this process. NEREID_SOAK=full: 200 cycles.
+func TestAllocatedMemoryOfIsolatedModels(t *testing.T) {
 	if race {
 		t.Skip("the race detector's own memory grows")
 	}
 	// Over a few cycles what the Go runtime keeps for itself weighs more: an arena or a socket that stayed would be 40
 	// kB and more.
-	b, cycles, most := apart(t), 40, 30.0
+	b, cycles, most := isolating(t), 40, 30.0
 	if os.Getenv("NEREID_SOAK") == "full" {
 		cycles, most = 200, 10
 	}

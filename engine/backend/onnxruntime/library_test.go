@@ -100,7 +100,7 @@ func TestUnpackWithoutLibrary(t *testing.T) {
 	}
 }
 
-func TestUnpackIntoNowhere(t *testing.T) {
+func TestUnpackIntoAFileFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestLibraryOption(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses opens libraries that are none, or too old, in a process of its own: one that opens would stay.
+// TestOpenRefuses opens invalid and too old libraries in a separate process, because an opened library stays open.
 func TestOpenRefuses(t *testing.T) {
 	if what := os.Getenv("NEREID_TEST_OPEN"); what != "" {
 		b := New(Options{Library: what, Log: slog.New(slog.DiscardHandler)})
@@ -175,7 +175,7 @@ const void *OrtGetApiBase(void) { return &base; }`
 	}
 }
 
-// TestOptionsLayout: sessionOptions.pointer reads the only field of onnxruntime_go's struct.
+// TestOptionsLayout checks the struct of onnxruntime_go that sessionOptions.pointer reads.
 func TestOptionsLayout(t *testing.T) {
 	if n := unsafe.Sizeof(ort.SessionOptions{}); n != unsafe.Sizeof(unsafe.Pointer(nil)) {
 		t.Errorf("ort.SessionOptions has %d bytes; pin the version whose struct is one pointer", n)

@@ -52,9 +52,9 @@ func cycle(t *testing.T, b backend.Backend, s backend.Spec, in []tensor.Tensor, 
 	}()
 }
 
-// TestAllocatedMemoryComesBack: over cycles of loading, running and unloading, resident memory must not grow by more
-// than 10 kB a cycle after the first 20, as a line through what it was. NEREID_SOAK=full: five times as many cycles.
-func TestAllocatedMemoryComesBack(t *testing.T) {
+// TestAllocatedMemoryIsFreed checks that resident memory grows by at most 10 kB per cycle of loading, running and
+// unloading, measured by linear regression after 20 cycles. NEREID_SOAK=full: five times as many cycles.
+func TestAllocatedMemoryIsFreed(t *testing.T) {
 	switch {
 	case race:
 		t.Skip("the race detector's own memory grows")
@@ -120,7 +120,7 @@ func TestAllocatedMemoryComesBack(t *testing.T) {
 	}
 }
 
-// A model that runs on the CPU takes nothing of a GPU; an allocator that a session does not have is an error.
+// A model on the CPU reports no GPU memory. The memory of an allocator that a session does not have is an error.
 func TestNoDeviceMemoryOnTheCPU(t *testing.T) {
 	m, err := open(t).Load(t.Context(), mlpSpec())
 	if err != nil {
@@ -138,7 +138,7 @@ func TestNoDeviceMemoryOnTheCPU(t *testing.T) {
 	}
 }
 
-// slope is that of the line through samples at 0, 1, 2, ... with the least squares.
+// slope returns the slope of the regression line through samples at 0, 1, 2, ...
 func slope(samples []int64) float64 {
 	n := float64(len(samples))
 	var sx, sy, sxx, sxy float64

@@ -24,7 +24,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// ask loads a model, runs one request and returns its answer.
+// ask loads a model, runs one request and returns its response.
 func ask(t *testing.T, b backend.Backend, s backend.Spec, rows int, in ...tensor.Tensor) *infer.Response {
 	t.Helper()
 	m, err := b.Load(t.Context(), s)
@@ -154,7 +154,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestOneBadRowFailsAlone: an error that one request's values cause must not reach those in the same batch.
+// TestOneBadRowFailsAlone checks that a request with bad values does not fail the others of its batch.
 func TestOneBadRowFailsAlone(t *testing.T) {
 	m := tableModel(t)
 	model, err := open(t).Load(t.Context(), spec(t, &m))
@@ -199,8 +199,8 @@ func TestOneBadRowFailsAlone(t *testing.T) {
 	}
 }
 
-// TestShapesThatDiffer: requests of different widths in one batch run apart.
-func TestShapesThatDiffer(t *testing.T) {
+// TestRequestsOfDifferentShapesRunSeparately checks one batch with requests of different widths.
+func TestRequestsOfDifferentShapesRunSeparately(t *testing.T) {
 	h := identityHarness(t, 3, 1)
 	b := &infer.Batch{}
 	var want []tensor.Tensor
@@ -277,7 +277,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestAutoComplete: a model without a configuration becomes what Triton makes of it.
+// TestAutoComplete compares the completed configuration with Triton's.
 func TestAutoComplete_D015(t *testing.T) {
 	s := sample(t, "add_sub", &inferencepb.ModelConfig{Name: "add_sub"})
 	sig, err := open(t).Signature(t.Context(), s)
@@ -425,7 +425,7 @@ func TestRefuses_C097(t *testing.T) {
 	)
 }
 
-// TestModelFolder: model.onnx may be a folder with the model and its external data.
+// TestModelFolder checks that model.onnx may be a folder with the model and its external data.
 func TestModelFolder_A008(t *testing.T) {
 	folder := t.TempDir()
 	inside := filepath.Join(folder, "1", "model.onnx")
@@ -472,7 +472,7 @@ func resident(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestIdleThreadsDoNotSpin: the shared pool must sleep when nothing runs.
+// TestIdleThreadsDoNotSpin checks that the shared pool uses no CPU time without runs.
 func TestIdleThreadsDoNotSpin(t *testing.T) {
 	h := mlpHarness(t, 64,
 		map[string]*inferencepb.ModelParameter{"execution_mode": {StringValue: "1"}}) // needs the pool
@@ -492,8 +492,8 @@ func TestIdleThreadsDoNotSpin(t *testing.T) {
 	t.Errorf("the process used %v of CPU time in 300ms of idling each", used)
 }
 
-// TestTornDownInstance: the end of the instance's context stops a run for which somebody still waits.
-func TestTornDownInstance(t *testing.T) {
+// TestCancelledContextStopsTheRun checks a run whose request is not cancelled.
+func TestCancelledContextStopsTheRun(t *testing.T) {
 	m := loopModel(t)
 	model, err := open(t).Load(t.Context(), spec(t, &m))
 	if err != nil {
@@ -522,7 +522,7 @@ func TestTornDownInstance(t *testing.T) {
 	}
 }
 
-// TestGPUWithoutProvider: the CPU build says what is missing.
+// TestGPUWithoutProvider checks the error of a library without GPU providers.
 func TestGPUWithoutProvider(t *testing.T) {
 	m := addSubModel(t)
 	model, err := open(t).Load(t.Context(), spec(t, &m))
@@ -554,7 +554,7 @@ func TestGPUWithoutProvider(t *testing.T) {
 	}
 }
 
-// TestSequenceControls: inputs that the sequence batcher gives need not be listed as inputs.
+// TestSequenceControls checks that inputs from the sequence batcher need not be configured as inputs.
 func TestSequenceControls(t *testing.T) {
 	c := config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{16}}},
 		[]tensorIO{{"OUTPUT0", tensor.Int32, []int64{16}}})

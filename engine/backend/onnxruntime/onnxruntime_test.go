@@ -16,7 +16,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// open returns the backend. Without a library the test is skipped, or fails where everything must be tested.
+// open returns the backend. Without a library the test is skipped, or fails if all tests are required.
 func open(t testing.TB) *onnxruntime.Backend {
 	t.Helper()
 	b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2,
@@ -30,7 +30,7 @@ func open(t testing.TB) *onnxruntime.Backend {
 	return b
 }
 
-// repository lays a model of testdata out as a model repository does.
+// repository copies a model of testdata to a new model repository.
 func repository(t testing.TB, name string) (modelFolder, versionFolder string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name+".onnx"))
@@ -53,7 +53,7 @@ func lay(t testing.TB, model []byte) (modelFolder, versionFolder string) {
 	return modelFolder, versionFolder
 }
 
-// tensorIO is "name", its type and dims.
+// tensorIO is a configured input or output.
 type tensorIO struct {
 	name string
 	dt   tensor.DataType
@@ -82,7 +82,7 @@ func fill(n int, seed uint64) []byte {
 	return b
 }
 
-// one returns the tensors of a unary answer.
+// one returns the tensors of the only response.
 func one(responses [][]tensor.Tensor, n int) ([]tensor.Tensor, error) {
 	if len(responses) != 1 || len(responses[0]) != n {
 		return nil, fmt.Errorf("%d responses, want one with %d outputs", len(responses), n)
@@ -90,7 +90,7 @@ func one(responses [][]tensor.Tensor, n int) ([]tensor.Tensor, error) {
 	return responses[0], nil
 }
 
-// identityModel gives rows of a width back.
+// identityModel returns its input, rows of a width.
 func identityModel(t *testing.T, name string, dt tensor.DataType, width int) backendtest.Model {
 	model, version := repository(t, name)
 	dims := []int64{-1}
@@ -207,7 +207,7 @@ func loopModel(t *testing.T) backendtest.Model {
 	}
 }
 
-// tableModel looks numbers up in a table of four; an index beyond it fails when the model runs.
+// tableModel looks up numbers in a table of four. A larger index fails the run.
 func tableModel(t *testing.T) backendtest.Model {
 	model, version := repository(t, "table")
 	return backendtest.Model{

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/status"
 )
 
-// TestOptimizedGraph: the first load leaves a graph, the next takes it, and answers stay as they are.
+// TestOptimizedGraph checks that the first load stores a graph, that the next uses it, and that results stay the same.
 func TestOptimizedGraph(t *testing.T) {
 	library := open(t).LibraryPath()
 	cache := t.TempDir()
@@ -54,7 +54,7 @@ func TestOptimizedGraph(t *testing.T) {
 	if found := graphs(); len(found) != 0 {
 		t.Fatalf("a model that does not want it left %q", found)
 	}
-	near(t, run(nil), want, 1e-6)
+	compare(t, run(nil), want, 1e-6)
 	found := graphs()
 	if len(found) != 1 {
 		t.Fatalf("the first load left %q, want one graph", found)
@@ -63,14 +63,14 @@ func TestOptimizedGraph(t *testing.T) {
 	if err := os.Chtimes(found[0], long, long); err != nil {
 		t.Fatal(err)
 	}
-	near(t, run(nil), want, 1e-6)
+	compare(t, run(nil), want, 1e-6)
 	if info, err := os.Stat(found[0]); err != nil || time.Since(info.ModTime()) > time.Minute {
 		t.Errorf("the second load did not use the graph: %v", err)
 	}
 	if err := os.WriteFile(found[0], []byte("\x08\x0a\x3a\x04junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	near(t, run(nil), want, 1e-6)
+	compare(t, run(nil), want, 1e-6)
 	if info, err := os.Stat(found[0]); err != nil || info.Size() < 1<<20 {
 		t.Errorf("a damaged graph was not made again: %v", err)
 	}
@@ -106,8 +106,8 @@ func TestOptimizedGraph(t *testing.T) {
 	}
 }
 
-// TestOptimizedGraphIsNotKept where a graph would not stand for the model.
-func TestOptimizedGraphIsNotKept(t *testing.T) {
+// TestOptimizedGraphIsNotStored checks the models whose optimized graph cannot replace them.
+func TestOptimizedGraphIsNotStored(t *testing.T) {
 	library := open(t).LibraryPath()
 	cache := t.TempDir()
 	b := onnxruntime.New(onnxruntime.Options{Library: library, CacheFolder: cache,

@@ -25,7 +25,7 @@ func parameters(t *testing.T, pairs ...string) backend.Spec {
 	return spec(t, &m)
 }
 
-// loaded is a model with an instance, and how many threads it brought.
+// loaded returns a model with an instance, and the number of threads that ONNX Runtime started for it.
 func loaded(t *testing.T, b backend.Backend, s backend.Spec) (backend.Model, backend.Instance, int) {
 	t.Helper()
 	before := threads(t)
@@ -49,7 +49,7 @@ func loaded(t *testing.T, b backend.Backend, s backend.Spec) (backend.Model, bac
 	return m, inst, brought
 }
 
-// threads counts the process's threads by their name: ONNX Runtime's have none of Go's.
+// threads counts the threads of the process that Go did not start, by their names.
 func threads(t *testing.T) int {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")
@@ -85,8 +85,8 @@ func TestThreadCounts_D010(t *testing.T) {
 	}
 }
 
-// TestInstancesWithThreadsOfTheirOwn: two such instances have two pools, unless the model shares its session.
-func TestInstancesWithThreadsOfTheirOwn(t *testing.T) {
+// TestInstancesWithThreadCounts checks that two instances have two pools, unless the model shares its session.
+func TestInstancesWithThreadCounts(t *testing.T) {
 	b := open(t)
 	for share, want := range map[string]bool{"false": true, "true": false} {
 		m, _, _ := loaded(t, b, parameters(t, "intra_op_thread_count", "21", "share_session_between_instances", share))
@@ -132,7 +132,7 @@ func TestArenaOptions_D012(t *testing.T) {
 	}
 }
 
-// TestSessionEntries: an entry that makes the runtime expect another format shows that entries reach it.
+// TestSessionEntries sets an entry that makes ONNX Runtime expect another format.
 func TestSessionEntries_D013(t *testing.T) {
 	_, err := open(t).Load(t.Context(), parameters(t, "session.load_model_format", "ORT"))
 	if err == nil || !strings.Contains(err.Error(), "onnx runtime error") {
@@ -169,7 +169,7 @@ func TestCustomOps_A045_D017_I019(t *testing.T) {
 	}
 }
 
-// TestHugeModel: 2.8 GB of weights beside the model. The file has a hole, so it takes no disk.
+// TestHugeModel loads a model with 2.8 GB of external weights. The file is sparse and uses no disk space.
 func TestHugeModel_D019(t *testing.T) {
 	b := open(t)
 	s := sample(t, "huge",

@@ -42,7 +42,8 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 			if _, err := isIsolated(cfg); err != nil {
 				refuse(name, "%v", err)
 			}
-		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."), slices.Contains(otherParameters, name):
+		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."),
+			slices.Contains(otherParameters, name):
 		default:
 			all = append(all, backend.ParameterRemark{Name: name, Text: "has no effect in onnxruntime",
 				Known: slices.Concat(counts, switches, otherParameters)})

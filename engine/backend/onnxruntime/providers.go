@@ -44,8 +44,9 @@ func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, run
 	return o.cuda(l, cuda, p.device, runtime)
 }
 
-// withoutGraphs removes CUDA graphs from a provider's options and logs a warning. ONNX Runtime captures the graph in the
-// first run and replays it for later runs with the memory of the first request. The provider refuses invalid values.
+// withoutGraphs removes CUDA graphs from a provider's options and logs a warning. ONNX Runtime captures the graph in
+// the first run and replays it for later runs with the memory of the first request. The provider refuses invalid
+// values.
 func withoutGraphs(s backend.Spec, options map[string]string) {
 	for _, name := range []string{"enable_cuda_graph", "trt_cuda_graph_enable"} {
 		if on, err := parseBool(options[name]); err == nil && on {

@@ -33,9 +33,8 @@ func mlpSpec() backend.Spec {
 	}
 }
 
-// TestOpenVINO_D008: a library without the provider refuses the model by name and says what to do; with one (its folder
-// in NEREID_ONNXRUNTIME_LIBRARY, from PyPI onnxruntime-openvino) the model runs and answers as on the CPU's own
-// kernels.
+// TestOpenVINO_D008 checks the error of a library without the provider. With the provider (NEREID_ONNXRUNTIME_LIBRARY
+// is the folder of PyPI's onnxruntime-openvino) the model gives the results of the CPU provider.
 func TestOpenVINO_D008(t *testing.T) {
 	b := open(t)
 	x := make([]float32, 784)
@@ -68,7 +67,7 @@ func TestOpenVINO_D008(t *testing.T) {
 	if fast.Err != nil {
 		t.Fatal(fast.Err)
 	}
-	near(t, numbers(fast.Output("output")), numbers(plain.Output("output")), 1e-3)
+	compare(t, numbers(fast.Output("output")), numbers(plain.Output("output")), 1e-3)
 	s.Config.Optimization.ExecutionAccelerators.CpuExecutionAccelerator[0].Parameters = map[string]string{"warp": "9"}
 	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg ||
 		!strings.Contains(err.Error(), "its parameters must be") {
@@ -76,8 +75,8 @@ func TestOpenVINO_D008(t *testing.T) {
 	}
 }
 
-// near fails unless two lists of numbers agree.
-func near(t *testing.T, got, want []float32, within float32) {
+// compare fails the test unless two lists of numbers agree within a tolerance.
+func compare(t *testing.T, got, want []float32, within float32) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d numbers, want %d", len(got), len(want))
@@ -89,7 +88,7 @@ func near(t *testing.T, got, want []float32, within float32) {
 	}
 }
 
-// TestGlobalThreadPool runs in a process of its own: the pool is made once in the life of one.
+// TestGlobalThreadPool runs in a separate process, because a process makes its pool only once.
 func TestGlobalThreadPool_D011(t *testing.T) {
 	if os.Getenv("NEREID_TEST_POOL") == "" {
 		open(t) // skips without a library

@@ -2,5 +2,5 @@
 
 package onnxruntime_test
 
-// race says that the race detector is on; it makes sync.Pool forget at random.
+// race reports whether the race detector is on. It makes sync.Pool drop values at random.
 const race = true

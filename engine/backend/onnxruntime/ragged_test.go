@@ -14,7 +14,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// raggedConfig is of testdata/ragged.onnx: every kind of batch input, and an output cut by the shape of an input.
+// raggedConfig configures testdata/ragged.onnx: all kinds of batch inputs, and an output split by the shape of an
+// input.
 func raggedConfig() *inferencepb.ModelConfig {
 	f32, i32 := tensor.FP32, tensor.Int32
 	c := config(8, []tensorIO{{"RAGGED", f32, []int64{-1}}, {"GRID", f32, []int64{-1, -1}}}, []tensorIO{

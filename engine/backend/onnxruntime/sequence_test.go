@@ -53,8 +53,8 @@ func serveSequences(t *testing.T, models map[string]string, files map[string]str
 	return e
 }
 
-// said is an answer: each output's shape and values, as text.
-func said(t *testing.T, e *engine.Engine, r *infer.Request) map[string]string {
+// responseText executes r and returns the shape and values of each output as text.
+func responseText(t *testing.T, e *engine.Engine, r *infer.Request) map[string]string {
 	t.Helper()
 	defer r.Release()
 	if err := e.Infer(t.Context(), r); err != nil {
@@ -156,8 +156,9 @@ sequence_batching {
 							}
 							n := int32(id*100 + i)
 							sum += n
-							got := said(t, e, sequel(tt.model, infer.CorrelationID{Number: uint64(id + 1)}, flags,
-								number(n)))
+							got := responseText(t,
+								e, sequel(tt.model, infer.CorrelationID{Number: uint64(id + 1)}, flags,
+									number(n)))
 							if want := fmt.Sprintf("[1 1] %d", sum); got["OUTPUT"] != want {
 								t.Errorf("sequence %d, request %d: OUTPUT is %s, want %s", id, i, got["OUTPUT"], want)
 								return
@@ -176,13 +177,14 @@ sequence_batching {
 		id := infer.CorrelationID{Text: "all"}
 		for i, want := range []string{"[1 3] 0 0 5", "[1 4] 0 0 5 6", "[1 5] 0 0 5 6 7"} {
 			flags := []infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i]
-			if got := said(t, e, sequel("stateful-file", id, flags, number(int32(5+i)))); got["SEEN_OUT"] != want {
+			if got := responseText(t,
+				e, sequel("stateful-file", id, flags, number(int32(5+i)))); got["SEEN_OUT"] != want {
 				t.Errorf("request %d: SEEN_OUT is %s, want %s", i, got["SEEN_OUT"], want)
 			}
 		}
 		r := sequel("stateful-file", id, infer.SequenceStart|infer.SequenceEnd, number(9))
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "OUTPUT"})
-		if got := said(t, e, r); len(got) != 1 || got["OUTPUT"] != "[1 1] 109" {
+		if got := responseText(t, e, r); len(got) != 1 || got["OUTPUT"] != "[1 1] 109" {
 			t.Errorf("one output of two: %v", got)
 		}
 	})
@@ -190,7 +192,7 @@ sequence_batching {
 		for i, w := range []string{"one", "two", "three"} {
 			flags := []infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i]
 			want := []string{"[1] ", "[1] one", "[1] two"}[i]
-			if got := said(t, e,
+			if got := responseText(t, e,
 				sequel("words", infer.CorrelationID{Number: 7}, flags, word(w))); got["BEFORE"] != want {
 				t.Errorf("request %d: BEFORE is %q, want %q", i, got["BEFORE"], want)
 			}
@@ -220,7 +222,7 @@ sequence_batching { max_sequence_idle_microseconds: 3600000000 %s
 	for _, model := range []string{"controls-direct", "controls-oldest", "controls-completed"} {
 		t.Run("C031 C035 R8 "+model, func(t *testing.T) {
 			for i, want := range []string{"21 4 [0]", "12 4 [0]", "13 4 [1]"} {
-				got := said(t, e, sequel(model, infer.CorrelationID{Text: "käse"},
+				got := responseText(t, e, sequel(model, infer.CorrelationID{Text: "käse"},
 					[]infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i], number(int32(i+1))))
 				v := strings.Split(want, " ")
 				if got["OUTPUT"] != "[1 1] "+v[0] || got["READY_OUT"] != "[1 1] "+v[1] ||

@@ -83,7 +83,7 @@ func TestPoolSizes(t *testing.T) {
 	}
 }
 
-// TestOpLibrary: a configuration must not reach the machine's other libraries.
+// TestOpLibrary checks that a configuration cannot load libraries outside the allowed folders.
 func TestOpLibrary(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -156,9 +156,8 @@ func gpuConfig(parameters map[string]string, accelerators ...*accelerator) *infe
 	return c
 }
 
-// A graph would be run again on the memory of the request that it was captured with: other requests would get that
-// one's outputs, or what else lies there.
-func TestCUDAGraphsAreLeftOut(t *testing.T) {
+// ONNX Runtime would replay a graph with the memory of the request that it was captured with.
+func TestCUDAGraphsAreRemoved(t *testing.T) {
 	for _, tt := range []struct {
 		name, value, want string
 		told              bool
@@ -182,8 +181,7 @@ func TestCUDAGraphsAreLeftOut(t *testing.T) {
 	withoutGraphs(backend.Spec{}, nil)
 }
 
-// TestGPUOptions: what a configuration says, in the providers' words. That the providers take them needs a card: see
-// TestGPU.
+// TestGPUOptions checks the providers' options for a configuration. TestGPU checks that the providers accept them.
 func TestGPUOptions(t *testing.T) {
 	type words = map[string]string
 	for _, tt := range []struct {
@@ -258,7 +256,7 @@ func TestGPUOptions(t *testing.T) {
 	}
 }
 
-// TestTensorRTParameters: every parameter that Triton documents is taken.
+// TestTensorRTParameters checks that all parameters of Triton's documentation are accepted.
 func TestTensorRTParameters(t *testing.T) {
 	for _, name := range slices.Concat(tensorRTBools, tensorRTNumbers, tensorRTTexts) {
 		if key, v, err := tensorRTOption(name, "1"); key != name || v != "1" || err != nil {
@@ -267,7 +265,7 @@ func TestTensorRTParameters(t *testing.T) {
 	}
 }
 
-// TestInstall: who asks for a provider that is not there is told what to run, for the version that this program has.
+// TestInstall checks the installation command in the error for a missing provider.
 func TestInstall(t *testing.T) {
 	l := &capi.Library{Path: "/x/libonnxruntime.so", Version: "1.99.0", Providers: []string{"CPUExecutionProvider"}}
 	version := embeddedVersionOr("1.99.0")
@@ -299,7 +297,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRuntimeFolder: what pip install --target makes is found, before the copy inside the program.
+// TestRuntimeFolder checks that a library installed by pip is preferred to the copy inside the program.
 func TestRuntimeFolder(t *testing.T) {
 	write := func(path string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -13,10 +13,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Small inputs and outputs go through memory that stays with an instance, as does what ONNX Runtime needs around it.
-// From random runs of one instance (lone requests and batches, rows that vary, optional inputs that come and go, runs
-// that fail) every answer is its request's own, and stays so while later ones run.
-func TestAnswersFromMemoryThatStays(t *testing.T) {
+// An instance reuses the memory of small inputs and outputs, and ONNX Runtime's values for it. Random runs (single
+// requests and batches, different numbers of rows, optional inputs, failed runs) must give each request its own
+// outputs, and later runs must not change them.
+func TestReusedMemoryKeepsResponses(t *testing.T) {
 	b := open(t)
 	rng := rand.New(rand.NewPCG(4, 4))
 	random := func(name string, rows, width int64) tensor.Tensor {

@@ -98,8 +98,8 @@ func pinned(mode threading, settings *Settings, cores []int) threading {
 }
 
 // pin makes the session's threads run on cores only; nil cores are any. The session has one thread per core, unless the
-// configuration has a thread count. The calling thread is pinned already. Threads that run operators in parallel inherit
-// its affinity.
+// configuration has a thread count. The calling thread is pinned already. Threads that run operators in parallel
+// inherit its affinity.
 func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error {
 	value := func(name string) string { return s.Config.GetParameters()[name].GetStringValue() }
 	if cores == nil || mode == inline || value(affinities) != "" {

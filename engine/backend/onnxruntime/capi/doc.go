@@ -2,6 +2,6 @@
 // the environment with its shared thread pool, sessions with symbolic dimensions, and runs that read Go memory in place
 // and return ONNX Runtime's memory.
 //
-// The library is opened, never linked. The process opens it and its environment once and never closes them. ONNX Runtime
-// owns the threads; this package starts no goroutines.
+// The library is opened, never linked. The process opens it and its environment once and never closes them. ONNX
+// Runtime owns the threads; this package starts no goroutines.
 package capi

@@ -134,8 +134,8 @@ func providers() ([]string, error) {
 	return names, nil
 }
 
-// Preload opens libraries that providers depend on. Only the first call in the process has an effect; the libraries stay
-// open. It returns the error of each library that does not open, by path.
+// Preload opens libraries that providers depend on. Only the first call in the process has an effect; the libraries
+// stay open. It returns the error of each library that does not open, by path.
 func (l *Library) Preload(paths []string) map[string]error {
 	failed := map[string]error{}
 	l.preload.Do(func() {

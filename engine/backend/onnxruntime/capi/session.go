@@ -205,8 +205,8 @@ func (r *Runner) Reset() {
 	r.nIn, r.nOut, r.bound = 0, 0, false
 }
 
-// AddInput adds input i of NewRunner's list to the next run. dtype is its ONNXTensorElementDataType, count its number of
-// elements. data, with strings in Triton's format, is read in place and must not change during the run.
+// AddInput adds input i of NewRunner's list to the next run. dtype is its ONNXTensorElementDataType, count its number
+// of elements. data, with strings in Triton's format, is read in place and must not change during the run.
 // cHeap promises that data is not Go memory and not strings. While its address and shape stay the same, ONNX Runtime's
 // value for it is reused.
 func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte, cHeap bool) error {
@@ -286,8 +286,8 @@ func (r *Runner) AddOutputTo(i, dtype int, shape []int64, data []byte) {
 	setTensor(g, dtype, shape, 0, data)
 }
 
-// Run runs the model with the inputs and outputs added since Reset. On success the caller reads each output with Output,
-// by its index in the order of AddOutput, and then calls Keep or Discard.
+// Run runs the model with the inputs and outputs added since Reset. On success the caller reads each output with
+// Output, by its index in the order of AddOutput, and then calls Keep or Discard.
 func (r *Runner) Run() error {
 	if r.c == nil {
 		return ErrClosed

@@ -145,7 +145,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// FuzzCheck reads any bytes without a panic; real models and their prefixes are the seeds.
+// FuzzCheck checks that no input leads to a panic. The seeds are real models and their prefixes.
 func FuzzCheck(f *testing.F) {
 	models, err := filepath.Glob("../testdata/*.onnx")
 	if err != nil || len(models) == 0 {
@@ -191,7 +191,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestRealModels: every model that the runtime takes must pass.
+// TestRealModels checks that Check accepts all models that ONNX Runtime accepts.
 func TestRealModels(t *testing.T) {
 	models, err := filepath.Glob("../testdata/*.onnx")
 	if err != nil || len(models) == 0 {
