@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
@@ -16,16 +17,35 @@ type route struct {
 
 // routes lists all routes but the page's files.
 func (c *Console) routes() []route {
-	const created, accepted = http.StatusCreated, http.StatusAccepted
+	return slices.Concat(c.serverRoutes(), c.modelRoutes(), c.measuringRoutes(), c.importRoutes(), c.configRoutes())
+}
+
+// serverRoutes are about the server: its machine, its history and its settings.
+func (c *Console) serverRoutes() []route {
 	return []route{
 		{"GET", "/config.js", rest.Raw(configScript)},
 		{"GET", "/api/server", rest.Reply(c.server.State)},
 		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
 		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},
-		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(accepted)},
+		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(http.StatusAccepted)},
 		{"DELETE", "/api/frameworks/{name}/install", rest.Reply(c.frameworks.Stop)},
 		{"POST", "/api/client-errors", c.clientErrors.endpoint()},
+		{"GET", "/api/history", rest.Reply(c.history.Series)},
+		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
+		{"GET", "/api/events", rest.Raw(c.serveStream)},
+		{"GET", "/api/access", rest.Reply(c.access.State)},
+		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(http.StatusCreated)},
+		{"DELETE", "/api/access/tokens/{id}", rest.Reply(c.access.RevokeToken)},
+		{"PUT", "/api/access/network", rest.Call(c.access.SetNetwork)},
+		{"GET", "/api/desktop", rest.Reply(c.window.State)},
+		{"PUT", "/api/desktop", rest.Call(c.window.Set)},
+		{"POST", "/api/desktop/pick", rest.Call(c.window.PickFile)},
+	}
+}
 
+// modelRoutes show, load, remove and call models.
+func (c *Console) modelRoutes() []route {
+	return []route{
 		{"GET", "/api/models", rest.Reply(c.models.List)},
 		{"GET", "/api/models/{name}", rest.Reply(c.models.Get)},
 		{"GET", "/api/models/{name}/runtime", rest.Reply(c.runtime.Model)},
@@ -39,48 +59,50 @@ func (c *Console) routes() []route {
 		{"POST", "/api/models/{name}/warmup", rest.Call(c.models.WarmUp)},
 		{"GET", "/api/trash", rest.Reply(c.models.ListTrash)},
 		{"POST", "/api/trash/{id}/restore", rest.Reply(c.models.Restore)},
+		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer)},
+		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer)},
+	}
+}
 
+// measuringRoutes run load tests and tunings.
+func (c *Console) measuringRoutes() []route {
+	return []route{
 		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest)},
-		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(accepted)},
+		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(http.StatusAccepted)},
 		{"DELETE", "/api/models/{name}/load-test", rest.Reply(c.tuning.StopLoadTest)},
 		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List)},
 		{"POST", "/api/models/{name}/tunings/plan", rest.Call(c.tuning.Plan)},
-		{"POST", "/api/models/{name}/tunings", rest.Call(c.tuning.Start).With(accepted)},
+		{"POST", "/api/models/{name}/tunings", rest.Call(c.tuning.Start).With(http.StatusAccepted)},
 		{"GET", "/api/models/{name}/tunings/{id}", rest.Reply(c.tuning.Get)},
 		{"POST", "/api/models/{name}/tunings/{id}/stop", rest.Reply(c.tuning.Stop)},
 		{"DELETE", "/api/models/{name}/tunings/{id}", rest.Do(c.tuning.Delete)},
 		{"GET", "/api/models/{name}/tunings/{id}/configs/{config}", rest.Reply(c.tuning.Config)},
 		{"POST", "/api/models/{name}/tunings/{id}/apply", rest.Call(c.tuning.Apply)},
+	}
+}
 
-		{"POST", "/api/imports", rest.Call(c.imports.Create).With(created)},
+// importRoutes take in models.
+func (c *Console) importRoutes() []route {
+	return []route{
+		{"POST", "/api/imports", rest.Call(c.imports.Create).With(http.StatusCreated)},
 		{"GET", "/api/imports/{id}", rest.Reply(c.imports.Get)},
 		{"PUT", "/api/imports/{id}/files/{path...}", rest.Do(c.imports.PutFile)},
 		{"POST", "/api/imports/{id}/analyze", rest.Reply(c.imports.Analyze)},
 		{"PUT", "/api/imports/{id}/config", rest.Call(c.imports.Configure)},
-		{"POST", "/api/imports/{id}/commit", rest.Call(c.imports.Commit).With(accepted)},
+		{"POST", "/api/imports/{id}/commit", rest.Call(c.imports.Commit).With(http.StatusAccepted)},
 		{"DELETE", "/api/imports/{id}", rest.Do(c.imports.Delete)},
+	}
+}
 
+// configRoutes edit configurations.
+func (c *Console) configRoutes() []route {
+	return []route{
 		{"GET", "/api/config/fields", rest.Reply(c.configs.Fields).Cached()},
 		{"POST", "/api/config/check", rest.Call(c.configs.Check)},
 		{"PUT", "/api/models/{name}/config", rest.Call(c.configs.Save)},
 		{"GET", "/api/models/{name}/revisions", rest.Reply(c.configs.Revisions)},
 		{"GET", "/api/models/{name}/revisions/{id}", rest.Reply(c.configs.Revision)},
 		{"POST", "/api/models/{name}/revisions/{id}/restore", rest.Call(c.configs.Restore)},
-
-		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer)},
-		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer)},
-
-		{"GET", "/api/history", rest.Reply(c.history.Series)},
-		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
-		{"GET", "/api/events", rest.Raw(c.serveStream)},
-
-		{"GET", "/api/access", rest.Reply(c.access.State)},
-		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(created)},
-		{"DELETE", "/api/access/tokens/{id}", rest.Reply(c.access.RevokeToken)},
-		{"PUT", "/api/access/network", rest.Call(c.access.SetNetwork)},
-		{"GET", "/api/desktop", rest.Reply(c.window.State)},
-		{"PUT", "/api/desktop", rest.Call(c.window.Set)},
-		{"POST", "/api/desktop/pick", rest.Call(c.window.PickFile)},
 	}
 }
 

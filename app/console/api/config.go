@@ -1,28 +1,28 @@
 package api
 
-// Fault is one finding in a config.pbtxt text. Lines and columns start at 1; columns count Unicode code
-// points; the end is exclusive. A fault without a place (a field that is missing) has line 0.
+// Fault is a fault in the text of a config.pbtxt. Lines and columns start at 1. Columns count Unicode code points. The
+// end is exclusive. A fault without a place, such as a missing field, has line 0.
 type Fault struct {
 	Line     int      `json:"line"`
 	Col      int      `json:"col"`
 	EndLine  int      `json:"endLine"`
 	EndCol   int      `json:"endCol"`
 	Severity Severity `json:"severity"`
-	// Message says what, and how to mend it.
+	// Message is what is wrong and how to correct it.
 	Message string `json:"message"`
 	// Field is the path in the configuration, such as "input[0].dims"; may be empty.
 	Field string    `json:"field"`
 	Fixes List[Fix] `json:"fixes"`
 }
 
-// Fix is a change that mends a fault.
+// Fix is a change of the text that corrects a fault.
 type Fix struct {
-	// Label for a button: `set dims to [ 3, 224, 224 ]`.
+	// Label of the button, such as `set dims to [ 3, 224, 224 ]`.
 	Label string     `json:"label"`
 	Edits List[Edit] `json:"edits"`
 }
 
-// Edit replaces a range of the text. Places are as in Fault, all of them in the text that was checked.
+// Edit replaces a range of the text that was checked. Places are as in Fault.
 type Edit struct {
 	Line    int    `json:"line"`
 	Col     int    `json:"col"`
@@ -33,19 +33,19 @@ type Edit struct {
 
 // CheckRequest asks for the faults of a configuration text.
 type CheckRequest struct {
-	// Model whose files the text is checked against; empty: only the text itself.
+	// Model is the model whose files the text must fit; empty: only the text is checked.
 	Model string `json:"model,omitempty"`
-	// Import whose files the text is checked against, by id.
+	// Import is the ID of an import whose files the text must fit.
 	Import string `json:"import,omitempty"`
 	Text   string `json:"text"`
 }
 
-// CheckResult lists every fault at once.
+// CheckResult lists all faults.
 type CheckResult struct {
 	Faults List[Fault] `json:"faults"`
-	// Completed is the configuration with what the model file and the defaults add; empty when there are errors.
+	// Completed is the configuration with the additions from the model file and the defaults; empty if there are errors.
 	Completed string `json:"completed"`
-	// Groups are the instance groups as the text has them, before defaults.
+	// Groups are the instance groups of the text, without defaults.
 	Groups List[InstanceGroup] `json:"groups"`
 }
 
@@ -59,12 +59,11 @@ type InstanceGroup struct {
 	GPUs       List[int] `json:"gpus"`
 	HostPolicy string    `json:"hostPolicy"`
 	Passive    bool      `json:"passive"`
-	// Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the
-	// form would lose.
+	// Other: the group also has fields that the form does not know and would lose, such as a rate limiter.
 	Other bool `json:"other"`
 }
 
-// ConfigFields describes the configuration language, for completion and help: the message and enum types
+// ConfigFields describes the fields of a configuration, for completion and help: the message and enum types that are
 // reachable from Root.
 type ConfigFields struct {
 	// Root is the name of the outermost message, "ModelConfig".
@@ -75,7 +74,7 @@ type ConfigFields struct {
 
 // ConfigMessage is one message type.
 type ConfigMessage struct {
-	// Name relative to the package: "ModelInput", "ModelOptimizationPolicy.Graph".
+	// Name without the package, such as "ModelInput" or "ModelOptimizationPolicy.Graph".
 	Name   string            `json:"name"`
 	Doc    string            `json:"doc"`
 	Fields List[ConfigField] `json:"fields"`
@@ -87,20 +86,20 @@ type ConfigField struct {
 	// Type is string, bool, bytes, int32, int64, uint32, uint64, float, double, or the name of a message or enum.
 	Type string          `json:"type"`
 	Kind ConfigFieldKind `json:"kind"`
-	// Repeated fields may occur many times or take a [ ] list. A map is repeated with key and value inside.
+	// Repeated: the field may occur many times or have a list in [ ]. A map is a repeated message with key and value.
 	Repeated bool `json:"repeated"`
-	// KeyType of a map, else empty. Type is then the value's type.
+	// KeyType is the type of a map's keys, otherwise empty. Type is the type of its values.
 	KeyType string `json:"keyType"`
-	// Oneof is the name of the group of which only one field may be set; else empty.
+	// Oneof is the name of a group of which only one field may be set; otherwise empty.
 	Oneof string `json:"oneof"`
-	// Default in words or as pbtxt; empty when there is none.
+	// Default is in words or in the form of config.pbtxt; empty if there is none.
 	Default string `json:"default"`
 	Doc     string `json:"doc"`
-	// Support says where this server differs: empty for working, else a sentence.
+	// Support is how this server differs from Triton; empty if it does not.
 	Support string `json:"support"`
 }
 
-// ConfigFieldKind tells what a field's type is.
+// ConfigFieldKind is the kind of a field's type.
 type ConfigFieldKind string
 
 // The kinds.
@@ -128,29 +127,29 @@ type ConfigEnumValue struct {
 // SaveConfig writes config.pbtxt and reloads the model.
 type SaveConfig struct {
 	Text string `json:"text"`
-	// BaseRevision is ModelDetail.Revision that the edit began from; when the newest differs: 409 conflict.
+	// BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict.
 	BaseRevision int64 `json:"baseRevision"`
 }
 
-// SaveOutcome says how far a save got.
+// SaveOutcome is the result of a save.
 type SaveOutcome string
 
 // The outcomes.
 const (
-	// SaveLoaded: the file is written and the new configuration serves.
+	// SaveLoaded: the file is written and the new configuration is in service.
 	SaveLoaded SaveOutcome = "loaded"
-	// SaveSaved: the file is written; the model is not loaded, so nothing was reloaded.
+	// SaveSaved: the file is written. The model is not loaded, so it was not reloaded.
 	SaveSaved SaveOutcome = "saved"
-	// SaveFailed: the file is written, the load failed (Reason); what served before still does, if anything did.
+	// SaveFailed: the file is written, but the load failed (Reason). The previous version stays in service, if any.
 	SaveFailed SaveOutcome = "failed"
 )
 
 // SaveResult answers a save or a restore.
 type SaveResult struct {
 	Outcome SaveOutcome `json:"outcome"`
-	// Reason in full, of failed.
+	// Reason of a failed save.
 	Reason string `json:"reason"`
-	// KeepsServing: of failed, the previous configuration still answers requests.
+	// KeepsServing: the save failed and the previous configuration stays in service.
 	KeepsServing bool     `json:"keepsServing"`
 	Revision     Revision `json:"revision"`
 	// LoadMs is how long the reload took.
@@ -162,12 +161,12 @@ type Revision struct {
 	ID    int64  `json:"id"`
 	Model string `json:"model"`
 	TMs   int64  `json:"tMs"`
-	// Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went
-	// to the trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what
-	// was changed: "versions" (one was loaded or unloaded alone), "override" (a load request brought a
-	// configuration).
+	// Source is what changed the file: "console", "import", "disk" (a change outside of the console), "delete" (the
+	// model was moved to the trash), "restore", or "tune" (a tuned configuration was applied, here or by nereid tune
+	// --apply). For "versions" (a version was loaded or unloaded alone) and "override" (a load request had a
+	// configuration), the file was not changed.
 	Source string `json:"source"`
-	// Restores is the id of the revision that this one brings back; 0 for others.
+	// Restores is the ID of the revision that this one restores; 0 for others.
 	Restores int64       `json:"restores"`
 	Outcome  SaveOutcome `json:"outcome"`
 	Reason   string      `json:"reason"`
@@ -188,10 +187,10 @@ type RevisionFull struct {
 	After  string `json:"after"`
 }
 
-// RestoreRequest brings back the text of a revision: a new revision with the old content, and a reload.
+// RestoreRequest restores the text of a revision. This makes a new revision and reloads the model.
 type RestoreRequest struct {
 	// BaseRevision as in SaveConfig.
 	BaseRevision int64 `json:"baseRevision"`
-	// Before takes the text from before the revision (undo it), else the text after it (go back to it).
+	// Before: the text before the revision is restored, which undoes it. Otherwise the text after it is.
 	Before bool `json:"before"`
 }

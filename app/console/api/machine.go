@@ -1,36 +1,36 @@
 package api
 
-// Machine answers GET /api/machine and is the stream's topic machine: the server's machine and its load.
+// Machine answers GET /api/machine and is the stream's topic machine: the load of the machine on which the server runs.
 type Machine struct {
 	// TMs is when it was read.
 	TMs  int64 `json:"tMs"`
 	CPUs int   `json:"cpus"`
-	// CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when
+	// CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null if
 	// unknown.
 	CPUBusy *float64 `json:"cpuBusy"`
-	// MemoryBytes is what there is for the server, MemoryFreeBytes what could still be had of it; 0 when unknown.
+	// MemoryBytes is the memory that the server may use, MemoryFreeBytes what is free of it; 0 if unknown.
 	MemoryBytes     int64 `json:"memoryBytes"`
 	MemoryFreeBytes int64 `json:"memoryFreeBytes"`
 	// ProcessBytes is the resident memory of the server's own process.
 	ProcessBytes int64 `json:"processBytes"`
-	// ModelBytes is what the loaded models take of the machine's memory, each as its memorySource says.
+	// ModelBytes is the memory of the loaded models, each measured as its memorySource says.
 	ModelBytes int64     `json:"modelBytes"`
 	GPUs       List[GPU] `json:"gpus"`
-	// HostPolicies are the names that --host-policy gives settings to, with these settings.
+	// HostPolicies are those of the option --host-policy.
 	HostPolicies List[HostPolicy] `json:"hostPolicies"`
 	Budget       Budget           `json:"budget"`
 }
 
-// HostPolicy is one of --host-policy.
+// HostPolicy is a host policy of the option --host-policy.
 type HostPolicy struct {
 	Name string `json:"name"`
-	// Affinity as the option has it: "cpu-cores=0-3 numa-node=0".
+	// Affinity has the form of the option, such as "cpu-cores=0-3 numa-node=0".
 	Affinity string `json:"affinity"`
 }
 
-// GPU is one that models may use. What the driver does not tell is null.
+// GPU is a GPU that models may use. What the driver does not report is null.
 type GPU struct {
-	// Index is the number that instance groups name; Physical that on the machine, as nvidia-smi shows it.
+	// Index is the number that instance groups use, Physical the number that nvidia-smi shows.
 	Index       int      `json:"index"`
 	Physical    int      `json:"physical"`
 	UUID        string   `json:"uuid"`
@@ -41,21 +41,21 @@ type GPU struct {
 	Utilization *float64 `json:"utilization"`
 	PowerW      *float64 `json:"powerW"`
 	Celsius     *float64 `json:"celsius"`
-	// ModelBytes is what this server's models take of it.
+	// ModelBytes is the GPU memory of this server's models.
 	ModelBytes int64 `json:"modelBytes"`
-	// BudgetBytes bounds ModelBytes; 0: nothing does.
+	// BudgetBytes is the limit of ModelBytes; 0: no limit.
 	BudgetBytes int64 `json:"budgetBytes"`
-	// Error says why it cannot be read now.
+	// Error is why the GPU cannot be read now.
 	Error string `json:"error"`
 }
 
-// Budget is how much memory models may take before those used longest ago leave.
+// Budget limits the memory of models. Above it, the least recently used models are evicted.
 type Budget struct {
-	// On: models may leave memory, for want of room or of requests, and come back by themselves.
+	// On: models may be evicted, and are loaded again on demand.
 	On bool `json:"on"`
-	// Bytes of the machine's memory; 0: no bound.
+	// Bytes of the machine's memory; 0: no limit.
 	Bytes int64 `json:"bytes"`
-	// IdleMs is after how long without a request a model leaves; 0: never for that.
+	// IdleMs is the time without a request after which a model is evicted; 0: it never is for that reason.
 	IdleMs int64 `json:"idleMs"`
 	// Pinned, Resident and Evicted count models.
 	Pinned   int `json:"pinned"`
@@ -63,10 +63,10 @@ type Budget struct {
 	Evicted  int `json:"evicted"`
 }
 
-// ModelRuntime answers GET /api/models/{name}/runtime: where a model's instances run, and what they run in.
+// ModelRuntime answers GET /api/models/{name}/runtime: the instances of a model and their environment.
 type ModelRuntime struct {
 	Instances List[Instance] `json:"instances"`
-	// Environment of a Python model; null for others, and before its first load.
+	// Environment of a Python model; null for other models, and before the first load.
 	Environment *Environment `json:"environment"`
 }
 
@@ -74,16 +74,16 @@ type ModelRuntime struct {
 type Instance struct {
 	Version string `json:"version"`
 	Name    string `json:"name"`
-	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL; GPU is the index of a KIND_GPU's card.
+	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL. With KIND_GPU, GPU is the index of the GPU.
 	Kind string `json:"kind"`
 	GPU  int    `json:"gpu"`
-	// HostPolicy is the name of the host policy that counts for it. Affinity is what that says, as options have it
-	// ("cpu-cores=0-3 numa-node=0"); empty: nothing.
+	// HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such as
+	// "cpu-cores=0-3 numa-node=0"; it may be empty.
 	HostPolicy string `json:"hostPolicy"`
 	Affinity   string `json:"affinity"`
 	// Passive instances take no requests.
 	Passive bool `json:"passive"`
-	// Process is that of an instance with one of its own, else null.
+	// Process of the instance; null if the instance runs in the server's process.
 	Process *Worker `json:"process"`
 }
 
@@ -91,15 +91,15 @@ type Instance struct {
 type Worker struct {
 	// PID is 0 while no process runs.
 	PID int `json:"pid"`
-	// SinceMs is when it was taken into service; 0 while none is.
+	// SinceMs is when the process was ready; 0 while none is.
 	SinceMs     int64 `json:"sinceMs"`
 	MemoryBytes int64 `json:"memoryBytes"`
-	// Ends counts how often it ended without being asked to. Quarantined: it is not started again.
+	// Ends counts crashes and unexpected exits. Quarantined: the process is not started again.
 	Ends        int  `json:"ends"`
 	Quarantined bool `json:"quarantined"`
-	// Error says why it takes no requests now; empty: it does.
+	// Error is why the instance takes no requests now; empty if it does.
 	Error string `json:"error"`
-	// Output is the last lines that it wrote, Before those of the process before it.
+	// Output has the last lines of the process, Before those of the previous process.
 	Output List[string] `json:"output"`
 	Before List[string] `json:"before"`
 }
@@ -113,10 +113,10 @@ type Environment struct {
 	SinceMs int64  `json:"sinceMs"`
 	// Python is the interpreter's path; empty until it is known.
 	Python string `json:"python"`
-	// Source is the requirements file, folder or archive; Folder is where the environment lies.
+	// Source is the requirements file, folder or archive. Folder is the path of the environment.
 	Source string `json:"source"`
 	Folder string `json:"folder"`
-	// Log is the end of what the installer said, LogPath the whole of it.
+	// Log has the last lines of the installer's output. LogPath is the file with all of it.
 	Log     List[string] `json:"log"`
 	LogPath string       `json:"logPath"`
 	// Lock has the installed packages with their versions, one a line.

@@ -2,16 +2,16 @@ package api
 
 // Server answers GET /api/server.
 type Server struct {
-	// Name is the server's id as /v2 answers it.
+	// Name is the name in the reply to GET /v2.
 	Name string `json:"name"`
-	// Version of nereid.
+	// Version of Nereid.
 	Version string `json:"version"`
-	// TritonVersion that the protocol answers claim.
+	// TritonVersion is the version in the reply to GET /v2.
 	TritonVersion string `json:"tritonVersion"`
 	Live          bool   `json:"live"`
 	Ready         bool   `json:"ready"`
 	StartMs       int64  `json:"startMs"`
-	// NowMs is the server's clock at the answer, for the page to correct its own.
+	// NowMs is the server's clock, by which the page corrects its own.
 	NowMs     int64     `json:"nowMs"`
 	Addresses Addresses `json:"addresses"`
 	// ModelControlMode is none, explicit or poll.
@@ -24,17 +24,17 @@ type Server struct {
 	History          HistoryStatus    `json:"history"`
 	Process          Process          `json:"process"`
 	Warnings         List[Warning]    `json:"warnings"`
-	// Desktop is true when the native window is part of this process (POST /api/desktop/pick works).
+	// Desktop is true if this process has the native window; then POST /api/desktop/pick works.
 	Desktop bool `json:"desktop"`
 }
 
-// Addresses that the server listens on, as host:port; empty when that listener is off.
+// Addresses on which the server listens, as host:port; empty if a listener is off.
 type Addresses struct {
 	HTTP    string `json:"http"`
 	GRPC    string `json:"grpc"`
 	Metrics string `json:"metrics"`
 	Console string `json:"console"`
-	// TLS has the members above that speak TLS only: "http", "grpc", "metrics", "console".
+	// TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console".
 	TLS List[string] `json:"tls"`
 }
 
@@ -44,30 +44,30 @@ type Repository struct {
 	// Writable: imports, saved configurations and removals can be stored there.
 	Writable bool `json:"writable"`
 	Models   int  `json:"models"`
-	// Error says why it cannot be read; its models keep serving.
+	// Error is why the repository cannot be read. Its models stay in service.
 	Error string `json:"error"`
 }
 
 // Runtime is a library that executes models.
 type Runtime struct {
-	// Version, empty when the library was not loaded.
+	// Version is empty if the library was not loaded.
 	Version string `json:"version"`
 	Library string `json:"library"`
-	// Error says why it is not there and what to do.
+	// Error is why the library was not loaded, and what to do.
 	Error string `json:"error"`
 }
 
-// Backend is one execution engine that models may name.
+// Backend is a backend that configurations may name.
 type Backend struct {
 	Name string `json:"name"`
 	Note string `json:"note"`
 }
 
-// HistoryStatus says how full the history is.
+// HistoryStatus is the size of the history.
 type HistoryStatus struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	OldestMs  int64 `json:"oldestMs"`
-	// Dropped counts samples that were not kept because the store fell behind.
+	// Dropped counts samples that were lost because the database was too slow.
 	Dropped int64 `json:"dropped"`
 }
 
@@ -79,11 +79,11 @@ type Process struct {
 	CPUs      int    `json:"cpus"`
 	GoVersion string `json:"goVersion"`
 	RSSBytes  int64  `json:"rssBytes"`
-	// CPUSeconds used since the start.
+	// CPUSeconds is the CPU time since the start.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
-// Warning is a condition the operator should know: an option without effect, an open listener.
+// Warning is a condition that the operator should know, such as an option without effect.
 type Warning struct {
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
@@ -101,30 +101,30 @@ type ClientError struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// Desktop answers GET /api/desktop: what a window's program does besides.
+// Desktop answers GET /api/desktop: the settings of the native window.
 type Desktop struct {
 	// KeepRunning: closing the window hides it, and the server runs on. A second start shows it again.
 	KeepRunning bool `json:"keepRunning"`
-	// Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it
-	// cannot.
+	// Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is not
+	// possible.
 	Autostart       bool   `json:"autostart"`
 	AutostartPath   string `json:"autostartPath"`
 	AutostartWhyNot string `json:"autostartWhyNot"`
 }
 
-// SetDesktop decides both.
+// SetDesktop changes the settings of Desktop.
 type SetDesktop struct {
 	KeepRunning bool `json:"keepRunning"`
 	Autostart   bool `json:"autostart"`
 }
 
-// PickRequest opens the system's dialog in the desktop window.
+// PickRequest opens the system's file dialog in the native window.
 type PickRequest struct {
-	// Folder picks a folder, else a file.
+	// Folder: the user picks a folder, otherwise a file.
 	Folder bool `json:"folder"`
 }
 
-// PickResult is the path that was picked; empty when the dialog was cancelled.
+// PickResult is the path that was picked; empty if the dialog was cancelled.
 type PickResult struct {
 	Path string `json:"path"`
 }

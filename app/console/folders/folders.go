@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
 	"nereid/app/durable"
@@ -40,6 +42,9 @@ func List(dir string) ([]api.File, error) {
 	})
 	return out, err
 }
+
+// Writable reports whether this process may create files in a folder.
+func Writable(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
 
 // NewID returns a random name for a file or folder.
 func NewID() string { return rand.Text()[:16] }

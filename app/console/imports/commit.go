@@ -25,7 +25,7 @@ import (
 
 // Commit starts to copy an import into its repository and to load it.
 func (h *Handler) Commit(r *http.Request, req *api.ImportCommit) (out api.Import, err error) {
-	s, err := h.imports.use(r.PathValue("id"))
+	s, err := h.use(r.PathValue("id"))
 	if err != nil {
 		return out, err
 	}

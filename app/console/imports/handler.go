@@ -3,11 +3,15 @@ package imports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"nereid/app/console/api"
@@ -42,30 +46,35 @@ type Options struct {
 // Handler serves the routes about imports.
 type Handler struct {
 	Options
-	imports *imports
+
+	mu     sync.Mutex
+	staged map[string]*staged // by ID; guarded by mu
 }
 
 // New makes a Handler. It removes the imports that an earlier process left.
 func New(o Options) (*Handler, error) {
-	m, err := newImports(filepath.Join(o.DataDir, "imports"))
-	return &Handler{Options: o, imports: m}, err
+	dir := filepath.Join(o.DataDir, "imports")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	return &Handler{Options: o, staged: map[string]*staged{}}, nil
 }
 
 // Close removes all imports. The tasks have ended.
-func (h *Handler) Close() error { return h.imports.removeAll() }
-
-// Expire removes imports that nobody has used for an hour.
-func (h *Handler) Expire() {
-	for _, id := range h.imports.expired() {
-		if err := h.imports.drop(id); err != nil {
-			h.Log.Warn("an import that was left alone cannot be removed", "import", id, "err", err)
-		}
+func (h *Handler) Close() error {
+	h.mu.Lock()
+	ids := slices.Collect(maps.Keys(h.staged))
+	h.mu.Unlock()
+	var errs []error
+	for _, id := range ids {
+		errs = append(errs, h.drop(id))
 	}
+	return errors.Join(errs...)
 }
 
 // Staged returns the name that the model of an import will have, and the folder where it is staged.
 func (h *Handler) Staged(id string) (name, folder string, err error) {
-	s, err := h.imports.get(id)
+	s, err := h.get(id)
 	if err != nil {
 		return "", "", err
 	}
@@ -100,10 +109,6 @@ func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import
 	return s.view, nil
 }
 
-func (h *Handler) add(origin api.ImportOrigin, source string) (*staged, error) {
-	return h.imports.add(api.Import{Origin: origin, Source: source, Repository: h.Catalog.Repositories[0]}, h.Limits)
-}
-
 // createFromPath stages a file or folder of this machine.
 func (h *Handler) createFromPath(ctx context.Context, path string) (api.Import, error) {
 	switch {
@@ -121,7 +126,7 @@ func (h *Handler) createFromPath(ctx context.Context, path string) (api.Import, 
 	}
 	v, err := h.copyFrom(ctx, s, path)
 	if err != nil {
-		return api.Import{}, errors.Join(err, h.imports.drop(v.ID))
+		return api.Import{}, errors.Join(err, h.drop(v.ID))
 	}
 	return v, nil
 }
@@ -155,7 +160,7 @@ func forbidden(path, dataDir string) bool {
 
 // Get returns an import.
 func (h *Handler) Get(r *http.Request) (out api.Import, err error) {
-	s, err := h.imports.get(r.PathValue("id"))
+	s, err := h.get(r.PathValue("id"))
 	if err != nil {
 		return out, err
 	}
@@ -167,7 +172,7 @@ func (h *Handler) Get(r *http.Request) (out api.Import, err error) {
 
 // PutFile stores one file of an upload. Files may arrive concurrently.
 func (h *Handler) PutFile(r *http.Request) error {
-	s, err := h.imports.get(r.PathValue("id"))
+	s, err := h.get(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -181,7 +186,7 @@ func (h *Handler) PutFile(r *http.Request) error {
 
 // Analyze arranges what was uploaded as a model folder.
 func (h *Handler) Analyze(r *http.Request) (out api.Import, err error) {
-	s, err := h.imports.use(r.PathValue("id"))
+	s, err := h.use(r.PathValue("id"))
 	if err != nil {
 		return out, err
 	}
@@ -195,7 +200,7 @@ func (h *Handler) Analyze(r *http.Request) (out api.Import, err error) {
 
 // Configure changes the name, the repository or the configuration of an import.
 func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Import, err error) {
-	s, err := h.imports.use(r.PathValue("id"))
+	s, err := h.use(r.PathValue("id"))
 	if err != nil {
 		return out, err
 	}
@@ -232,7 +237,7 @@ func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Imp
 // Delete removes an import, unless it is being committed.
 func (h *Handler) Delete(r *http.Request) error {
 	id := r.PathValue("id")
-	s, err := h.imports.get(id)
+	s, err := h.get(id)
 	if err != nil {
 		return err
 	}
@@ -242,5 +247,5 @@ func (h *Handler) Delete(r *http.Request) error {
 	if committing {
 		return errCommitting
 	}
-	return h.imports.drop(id)
+	return h.drop(id)
 }

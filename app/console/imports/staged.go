@@ -1,9 +1,7 @@
 package imports
 
 import (
-	"errors"
-	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -21,14 +19,6 @@ const (
 
 var errCommitting = rest.Errorf(api.CodeConflict, "the import is being committed")
 
-// imports are the staged imports.
-type imports struct {
-	dir string
-
-	mu  sync.Mutex
-	all map[string]*staged // guarded by mu
-}
-
 // staged is one import. Lock order: a model's lock, then an import's.
 type staged struct {
 	mu      sync.Mutex // guards the following
@@ -41,31 +31,10 @@ type staged struct {
 	removed bool
 }
 
-// newImports starts with an empty folder: it removes what an earlier process left.
-func newImports(dir string) (*imports, error) {
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
-	}
-	return &imports{dir: dir, all: map[string]*staged{}}, nil
-}
-
-// removeAll removes all imports.
-func (m *imports) removeAll() error {
-	m.mu.Lock()
-	all := m.all
-	m.all = map[string]*staged{}
-	m.mu.Unlock()
-	var errs []error
-	for _, s := range all {
-		errs = append(errs, s.remove())
-	}
-	return errors.Join(errs...)
-}
-
-func (m *imports) get(id string) (*staged, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.all[id]
+func (h *Handler) get(id string) (*staged, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.staged[id]
 	if s == nil {
 		return nil, rest.Errorf(api.CodeNotFound,
 			"there is no import %s; it may have been left alone for too long, drop the model again", rest.Quote(id))
@@ -74,48 +43,56 @@ func (m *imports) get(id string) (*staged, error) {
 }
 
 // add makes an import with an empty Area.
-func (m *imports) add(v api.Import, l staging.Limits) (*staged, error) {
-	v.ID, v.State, v.Progress = folders.NewID(), api.ImportUploading, -1
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.all) >= maxImports {
+func (h *Handler) add(origin api.ImportOrigin, source string) (*staged, error) {
+	v := api.Import{ID: folders.NewID(), Origin: origin, Source: source, Repository: h.Catalog.Repositories[0],
+		State: api.ImportUploading, Progress: -1}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.staged) >= maxImports {
 		return nil, rest.Errorf(api.CodeUnavailable, "%d imports are open already; finish or close some", maxImports)
 	}
-	area, err := staging.NewArea(filepath.Join(m.dir, v.ID), l)
+	area, err := staging.NewArea(filepath.Join(h.DataDir, "imports", v.ID), h.Limits)
 	if err != nil {
 		return nil, err
 	}
 	s := &staged{area: area, view: v, touched: time.Now()}
-	m.all[v.ID] = s
+	h.staged[v.ID] = s
 	return s, nil
 }
 
-func (m *imports) drop(id string) error {
-	m.mu.Lock()
-	s := m.all[id]
-	delete(m.all, id)
-	m.mu.Unlock()
+// drop removes an import and its files.
+func (h *Handler) drop(id string) error {
+	h.mu.Lock()
+	s := h.staged[id]
+	delete(h.staged, id)
+	h.mu.Unlock()
 	if s == nil {
 		return nil
 	}
-	return s.remove()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed = true
+	return s.area.Remove()
 }
 
-// expired returns the imports that nobody has used for their lifetime.
-func (m *imports) expired() (ids []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, s := range m.all {
-		if s.idle() > importLifetime {
-			ids = append(ids, id)
+// Expire removes imports that nobody has used for an hour.
+func (h *Handler) Expire() {
+	h.mu.Lock()
+	all := maps.Clone(h.staged)
+	h.mu.Unlock()
+	for id, s := range all {
+		if s.idle() <= importLifetime {
+			continue
+		}
+		if err := h.drop(id); err != nil {
+			h.Log.Warn("an import that was left alone cannot be removed", "import", id, "err", err)
 		}
 	}
-	return ids
 }
 
 // use locks an import for a change and marks it as used. It refuses one that is being committed or is done.
-func (m *imports) use(id string) (*staged, error) {
-	s, err := m.get(id)
+func (h *Handler) use(id string) (*staged, error) {
+	s, err := h.get(id)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +123,6 @@ func (s *staged) idle() time.Duration {
 		return 0
 	}
 	return time.Since(s.touched)
-}
-
-func (s *staged) remove() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removed = true
-	return s.area.Remove()
 }
 
 // startFile returns where an arriving file is written to. The import does not expire until endFile is called.

@@ -57,7 +57,7 @@ func request(t *testing.T, id string, body io.Reader) *http.Request {
 // age makes an import look as if nobody had used it for two lifetimes.
 func age(t *testing.T, h *Handler, id string) {
 	t.Helper()
-	s, err := h.imports.get(id)
+	s, err := h.get(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestOldImportsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Expire()
-	if _, err := h.imports.get(im.ID); err != nil {
+	if _, err := h.get(im.ID); err != nil {
 		t.Fatalf("a young import is removed: %v", err)
 	}
 	age(t, h, im.ID)
@@ -110,7 +110,7 @@ func TestImportsThatAreBeingWrittenStay(t *testing.T) {
 	}
 	age(t, h, im.ID)
 	h.Expire()
-	if _, err := h.imports.get(im.ID); err == nil {
+	if _, err := h.get(im.ID); err == nil {
 		t.Error("an import that nobody writes to any more stays for ever")
 	}
 }

@@ -111,8 +111,8 @@ export interface File {
 }
 
 /**
- * Fault is one finding in a config.pbtxt text. Lines and columns start at 1; columns count Unicode code
- * points; the end is exclusive. A fault without a place (a field that is missing) has line 0.
+ * Fault is a fault in the text of a config.pbtxt. Lines and columns start at 1. Columns count Unicode code points. The
+ * end is exclusive. A fault without a place, such as a missing field, has line 0.
  */
 export interface Fault {
   line: number;
@@ -120,21 +120,21 @@ export interface Fault {
   endLine: number;
   endCol: number;
   severity: Severity;
-  /** Message says what, and how to mend it. */
+  /** Message is what is wrong and how to correct it. */
   message: string;
   /** Field is the path in the configuration, such as "input[0].dims"; may be empty. */
   field: string;
   fixes: Fix[];
 }
 
-/** Fix is a change that mends a fault. */
+/** Fix is a change of the text that corrects a fault. */
 export interface Fix {
-  /** Label for a button: `set dims to [ 3, 224, 224 ]`. */
+  /** Label of the button, such as `set dims to [ 3, 224, 224 ]`. */
   label: string;
   edits: Edit[];
 }
 
-/** Edit replaces a range of the text. Places are as in Fault, all of them in the text that was checked. */
+/** Edit replaces a range of the text that was checked. Places are as in Fault. */
 export interface Edit {
   line: number;
   col: number;
@@ -145,19 +145,19 @@ export interface Edit {
 
 /** CheckRequest asks for the faults of a configuration text. */
 export interface CheckRequest {
-  /** Model whose files the text is checked against; empty: only the text itself. */
+  /** Model is the model whose files the text must fit; empty: only the text is checked. */
   model?: string;
-  /** Import whose files the text is checked against, by id. */
+  /** Import is the ID of an import whose files the text must fit. */
   import?: string;
   text: string;
 }
 
-/** CheckResult lists every fault at once. */
+/** CheckResult lists all faults. */
 export interface CheckResult {
   faults: Fault[];
-  /** Completed is the configuration with what the model file and the defaults add; empty when there are errors. */
+  /** Completed is the configuration with the additions from the model file and the defaults; empty if there are errors. */
   completed: string;
-  /** Groups are the instance groups as the text has them, before defaults. */
+  /** Groups are the instance groups of the text, without defaults. */
   groups: InstanceGroup[];
 }
 
@@ -171,15 +171,12 @@ export interface InstanceGroup {
   gpus: number[];
   hostPolicy: string;
   passive: boolean;
-  /**
-   * Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the
-   * form would lose.
-   */
+  /** Other: the group also has fields that the form does not know and would lose, such as a rate limiter. */
   other: boolean;
 }
 
 /**
- * ConfigFields describes the configuration language, for completion and help: the message and enum types
+ * ConfigFields describes the fields of a configuration, for completion and help: the message and enum types that are
  * reachable from Root.
  */
 export interface ConfigFields {
@@ -191,7 +188,7 @@ export interface ConfigFields {
 
 /** ConfigMessage is one message type. */
 export interface ConfigMessage {
-  /** Name relative to the package: "ModelInput", "ModelOptimizationPolicy.Graph". */
+  /** Name without the package, such as "ModelInput" or "ModelOptimizationPolicy.Graph". */
   name: string;
   doc: string;
   fields: ConfigField[];
@@ -203,20 +200,20 @@ export interface ConfigField {
   /** Type is string, bool, bytes, int32, int64, uint32, uint64, float, double, or the name of a message or enum. */
   type: string;
   kind: ConfigFieldKind;
-  /** Repeated fields may occur many times or take a [ ] list. A map is repeated with key and value inside. */
+  /** Repeated: the field may occur many times or have a list in [ ]. A map is a repeated message with key and value. */
   repeated: boolean;
-  /** KeyType of a map, else empty. Type is then the value's type. */
+  /** KeyType is the type of a map's keys, otherwise empty. Type is the type of its values. */
   keyType: string;
-  /** Oneof is the name of the group of which only one field may be set; else empty. */
+  /** Oneof is the name of a group of which only one field may be set; otherwise empty. */
   oneof: string;
-  /** Default in words or as pbtxt; empty when there is none. */
+  /** Default is in words or in the form of config.pbtxt; empty if there is none. */
   default: string;
   doc: string;
-  /** Support says where this server differs: empty for working, else a sentence. */
+  /** Support is how this server differs from Triton; empty if it does not. */
   support: string;
 }
 
-/** ConfigFieldKind tells what a field's type is. */
+/** ConfigFieldKind is the kind of a field's type. */
 export type ConfigFieldKind = "scalar" | "enum" | "message" | "map";
 
 /** ConfigEnum is one enum type. */
@@ -236,19 +233,19 @@ export interface ConfigEnumValue {
 /** SaveConfig writes config.pbtxt and reloads the model. */
 export interface SaveConfig {
   text: string;
-  /** BaseRevision is ModelDetail.Revision that the edit began from; when the newest differs: 409 conflict. */
+  /** BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict. */
   baseRevision: number;
 }
 
-/** SaveOutcome says how far a save got. */
+/** SaveOutcome is the result of a save. */
 export type SaveOutcome = "loaded" | "saved" | "failed";
 
 /** SaveResult answers a save or a restore. */
 export interface SaveResult {
   outcome: SaveOutcome;
-  /** Reason in full, of failed. */
+  /** Reason of a failed save. */
   reason: string;
-  /** KeepsServing: of failed, the previous configuration still answers requests. */
+  /** KeepsServing: the save failed and the previous configuration stays in service. */
   keepsServing: boolean;
   revision: Revision;
   /** LoadMs is how long the reload took. */
@@ -261,13 +258,13 @@ export interface Revision {
   model: string;
   tMs: number;
   /**
-   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went
-   * to the trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what
-   * was changed: "versions" (one was loaded or unloaded alone), "override" (a load request brought a
-   * configuration).
+   * Source is what changed the file: "console", "import", "disk" (a change outside of the console), "delete" (the
+   * model was moved to the trash), "restore", or "tune" (a tuned configuration was applied, here or by nereid tune
+   * --apply). For "versions" (a version was loaded or unloaded alone) and "override" (a load request had a
+   * configuration), the file was not changed.
    */
   source: string;
-  /** Restores is the id of the revision that this one brings back; 0 for others. */
+  /** Restores is the ID of the revision that this one restores; 0 for others. */
   restores: number;
   outcome: SaveOutcome;
   reason: string;
@@ -287,11 +284,11 @@ export interface RevisionFull extends Revision {
   after: string;
 }
 
-/** RestoreRequest brings back the text of a revision: a new revision with the old content, and a reload. */
+/** RestoreRequest restores the text of a revision. This makes a new revision and reloads the model. */
 export interface RestoreRequest {
   /** BaseRevision as in SaveConfig. */
   baseRevision: number;
-  /** Before takes the text from before the revision (undo it), else the text after it (go back to it). */
+  /** Before: the text before the revision is restored, which undoes it. Otherwise the text after it is. */
   before: boolean;
 }
 
@@ -524,39 +521,39 @@ export interface LoadPoint {
   stable: boolean;
 }
 
-/** Machine answers GET /api/machine and is the stream's topic machine: the server's machine and its load. */
+/** Machine answers GET /api/machine and is the stream's topic machine: the load of the machine on which the server runs. */
 export interface Machine {
   /** TMs is when it was read. */
   tMs: number;
   cpus: number;
   /**
-   * CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when
+   * CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null if
    * unknown.
    */
   cpuBusy: number | null;
-  /** MemoryBytes is what there is for the server, MemoryFreeBytes what could still be had of it; 0 when unknown. */
+  /** MemoryBytes is the memory that the server may use, MemoryFreeBytes what is free of it; 0 if unknown. */
   memoryBytes: number;
   memoryFreeBytes: number;
   /** ProcessBytes is the resident memory of the server's own process. */
   processBytes: number;
-  /** ModelBytes is what the loaded models take of the machine's memory, each as its memorySource says. */
+  /** ModelBytes is the memory of the loaded models, each measured as its memorySource says. */
   modelBytes: number;
   gpus: GPU[];
-  /** HostPolicies are the names that --host-policy gives settings to, with these settings. */
+  /** HostPolicies are those of the option --host-policy. */
   hostPolicies: HostPolicy[];
   budget: Budget;
 }
 
-/** HostPolicy is one of --host-policy. */
+/** HostPolicy is a host policy of the option --host-policy. */
 export interface HostPolicy {
   name: string;
-  /** Affinity as the option has it: "cpu-cores=0-3 numa-node=0". */
+  /** Affinity has the form of the option, such as "cpu-cores=0-3 numa-node=0". */
   affinity: string;
 }
 
-/** GPU is one that models may use. What the driver does not tell is null. */
+/** GPU is a GPU that models may use. What the driver does not report is null. */
 export interface GPU {
-  /** Index is the number that instance groups name; Physical that on the machine, as nvidia-smi shows it. */
+  /** Index is the number that instance groups use, Physical the number that nvidia-smi shows. */
   index: number;
   physical: number;
   uuid: string;
@@ -567,21 +564,21 @@ export interface GPU {
   utilization: number | null;
   powerW: number | null;
   celsius: number | null;
-  /** ModelBytes is what this server's models take of it. */
+  /** ModelBytes is the GPU memory of this server's models. */
   modelBytes: number;
-  /** BudgetBytes bounds ModelBytes; 0: nothing does. */
+  /** BudgetBytes is the limit of ModelBytes; 0: no limit. */
   budgetBytes: number;
-  /** Error says why it cannot be read now. */
+  /** Error is why the GPU cannot be read now. */
   error: string;
 }
 
-/** Budget is how much memory models may take before those used longest ago leave. */
+/** Budget limits the memory of models. Above it, the least recently used models are evicted. */
 export interface Budget {
-  /** On: models may leave memory, for want of room or of requests, and come back by themselves. */
+  /** On: models may be evicted, and are loaded again on demand. */
   on: boolean;
-  /** Bytes of the machine's memory; 0: no bound. */
+  /** Bytes of the machine's memory; 0: no limit. */
   bytes: number;
-  /** IdleMs is after how long without a request a model leaves; 0: never for that. */
+  /** IdleMs is the time without a request after which a model is evicted; 0: it never is for that reason. */
   idleMs: number;
   /** Pinned, Resident and Evicted count models. */
   pinned: number;
@@ -589,10 +586,10 @@ export interface Budget {
   evicted: number;
 }
 
-/** ModelRuntime answers GET /api/models/{name}/runtime: where a model's instances run, and what they run in. */
+/** ModelRuntime answers GET /api/models/{name}/runtime: the instances of a model and their environment. */
 export interface ModelRuntime {
   instances: Instance[];
-  /** Environment of a Python model; null for others, and before its first load. */
+  /** Environment of a Python model; null for other models, and before the first load. */
   environment: Environment | null;
 }
 
@@ -600,18 +597,18 @@ export interface ModelRuntime {
 export interface Instance {
   version: string;
   name: string;
-  /** Kind is KIND_CPU, KIND_GPU or KIND_MODEL; GPU is the index of a KIND_GPU's card. */
+  /** Kind is KIND_CPU, KIND_GPU or KIND_MODEL. With KIND_GPU, GPU is the index of the GPU. */
   kind: string;
   gpu: number;
   /**
-   * HostPolicy is the name of the host policy that counts for it. Affinity is what that says, as options have it
-   * ("cpu-cores=0-3 numa-node=0"); empty: nothing.
+   * HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such as
+   * "cpu-cores=0-3 numa-node=0"; it may be empty.
    */
   hostPolicy: string;
   affinity: string;
   /** Passive instances take no requests. */
   passive: boolean;
-  /** Process is that of an instance with one of its own, else null. */
+  /** Process of the instance; null if the instance runs in the server's process. */
   process: Worker | null;
 }
 
@@ -619,15 +616,15 @@ export interface Instance {
 export interface Worker {
   /** PID is 0 while no process runs. */
   pid: number;
-  /** SinceMs is when it was taken into service; 0 while none is. */
+  /** SinceMs is when the process was ready; 0 while none is. */
   sinceMs: number;
   memoryBytes: number;
-  /** Ends counts how often it ended without being asked to. Quarantined: it is not started again. */
+  /** Ends counts crashes and unexpected exits. Quarantined: the process is not started again. */
   ends: number;
   quarantined: boolean;
-  /** Error says why it takes no requests now; empty: it does. */
+  /** Error is why the instance takes no requests now; empty if it does. */
   error: string;
-  /** Output is the last lines that it wrote, Before those of the process before it. */
+  /** Output has the last lines of the process, Before those of the previous process. */
   output: string[];
   before: string[];
 }
@@ -641,10 +638,10 @@ export interface Environment {
   sinceMs: number;
   /** Python is the interpreter's path; empty until it is known. */
   python: string;
-  /** Source is the requirements file, folder or archive; Folder is where the environment lies. */
+  /** Source is the requirements file, folder or archive. Folder is the path of the environment. */
   source: string;
   folder: string;
-  /** Log is the end of what the installer said, LogPath the whole of it. */
+  /** Log has the last lines of the installer's output. LogPath is the file with all of it. */
   log: string[];
   logPath: string;
   /** Lock has the installed packages with their versions, one a line. */
@@ -855,16 +852,16 @@ export interface WarmupResult {
 
 /** Server answers GET /api/server. */
 export interface Server {
-  /** Name is the server's id as /v2 answers it. */
+  /** Name is the name in the reply to GET /v2. */
   name: string;
-  /** Version of nereid. */
+  /** Version of Nereid. */
   version: string;
-  /** TritonVersion that the protocol answers claim. */
+  /** TritonVersion is the version in the reply to GET /v2. */
   tritonVersion: string;
   live: boolean;
   ready: boolean;
   startMs: number;
-  /** NowMs is the server's clock at the answer, for the page to correct its own. */
+  /** NowMs is the server's clock, by which the page corrects its own. */
   nowMs: number;
   addresses: Addresses;
   /** ModelControlMode is none, explicit or poll. */
@@ -877,17 +874,17 @@ export interface Server {
   history: HistoryStatus;
   process: Process;
   warnings: Warning[];
-  /** Desktop is true when the native window is part of this process (POST /api/desktop/pick works). */
+  /** Desktop is true if this process has the native window; then POST /api/desktop/pick works. */
   desktop: boolean;
 }
 
-/** Addresses that the server listens on, as host:port; empty when that listener is off. */
+/** Addresses on which the server listens, as host:port; empty if a listener is off. */
 export interface Addresses {
   http: string;
   grpc: string;
   metrics: string;
   console: string;
-  /** TLS has the members above that speak TLS only: "http", "grpc", "metrics", "console". */
+  /** TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console". */
   tls: string[];
 }
 
@@ -897,30 +894,30 @@ export interface Repository {
   /** Writable: imports, saved configurations and removals can be stored there. */
   writable: boolean;
   models: number;
-  /** Error says why it cannot be read; its models keep serving. */
+  /** Error is why the repository cannot be read. Its models stay in service. */
   error: string;
 }
 
 /** Runtime is a library that executes models. */
 export interface Runtime {
-  /** Version, empty when the library was not loaded. */
+  /** Version is empty if the library was not loaded. */
   version: string;
   library: string;
-  /** Error says why it is not there and what to do. */
+  /** Error is why the library was not loaded, and what to do. */
   error: string;
 }
 
-/** Backend is one execution engine that models may name. */
+/** Backend is a backend that configurations may name. */
 export interface Backend {
   name: string;
   note: string;
 }
 
-/** HistoryStatus says how full the history is. */
+/** HistoryStatus is the size of the history. */
 export interface HistoryStatus {
   sizeBytes: number;
   oldestMs: number;
-  /** Dropped counts samples that were not kept because the store fell behind. */
+  /** Dropped counts samples that were lost because the database was too slow. */
   dropped: number;
 }
 
@@ -932,11 +929,11 @@ export interface Process {
   cpus: number;
   goVersion: string;
   rssBytes: number;
-  /** CPUSeconds used since the start. */
+  /** CPUSeconds is the CPU time since the start. */
   cpuSeconds: number;
 }
 
-/** Warning is a condition the operator should know: an option without effect, an open listener. */
+/** Warning is a condition that the operator should know, such as an option without effect. */
 export interface Warning {
   severity: Severity;
   text: string;
@@ -954,32 +951,32 @@ export interface ClientError {
   userAgent: string;
 }
 
-/** Desktop answers GET /api/desktop: what a window's program does besides. */
+/** Desktop answers GET /api/desktop: the settings of the native window. */
 export interface Desktop {
   /** KeepRunning: closing the window hides it, and the server runs on. A second start shows it again. */
   keepRunning: boolean;
   /**
-   * Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it
-   * cannot.
+   * Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is not
+   * possible.
    */
   autostart: boolean;
   autostartPath: string;
   autostartWhyNot: string;
 }
 
-/** SetDesktop decides both. */
+/** SetDesktop changes the settings of Desktop. */
 export interface SetDesktop {
   keepRunning: boolean;
   autostart: boolean;
 }
 
-/** PickRequest opens the system's dialog in the desktop window. */
+/** PickRequest opens the system's file dialog in the native window. */
 export interface PickRequest {
-  /** Folder picks a folder, else a file. */
+  /** Folder: the user picks a folder, otherwise a file. */
   folder: boolean;
 }
 
-/** PickResult is the path that was picked; empty when the dialog was cancelled. */
+/** PickResult is the path that was picked; empty if the dialog was cancelled. */
 export interface PickResult {
   path: string;
 }
