@@ -129,8 +129,10 @@ func TestA23DeadlineWhileQueued(t *testing.T) {
 	var log lockedBuffer
 	conn, _ := start(t, e, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
-	const config = `{"backend":"identity","max_batch_size":8,"instance_group":[{"count":1,"kind":"KIND_CPU"}],"parameters":{"execute_delay_ms":{"string_value":"3000"}},` +
-		`"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[16]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[16]}]}`
+	const config = `{"backend":"identity","max_batch_size":8,` +
+		`"instance_group":[{"count":1,"kind":"KIND_CPU"}],"parameters":{"execute_delay_ms":{"string_value":"3000"}},` +
+		`"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[16]}],` +
+		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[16]}]}`
 	if _, err := c.RepositoryModelLoad(t.Context(), &inferencepb.RepositoryModelLoadRequest{ModelName: "slow",
 		Parameters: map[string]*inferencepb.ModelRepositoryParameter{
 			"config":      {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: config}},

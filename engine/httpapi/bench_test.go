@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"nereid/engine/system/proc"
 )
 
 // serveVariable makes the test binary run as a server, so that its CPU time is separate from the clients'.
@@ -119,7 +121,7 @@ func benchmarkServe(b *testing.B, req string, clients int) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var wg sync.WaitGroup
-	before := cpuTicks(b, pid)
+	before := usage(b, pid).CPU
 	b.ResetTimer()
 	for range clients {
 		wg.Go(func() {
@@ -130,26 +132,20 @@ func benchmarkServe(b *testing.B, req string, clients int) {
 	}
 	wg.Wait()
 	b.StopTimer()
-	ticks := cpuTicks(b, pid) - before
+	used := usage(b, pid).CPU - before
 	stop()
-	b.ReportMetric(float64(ticks)*1e4/float64(b.N), "server-µs/op")
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "server-µs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "infer/s")
 }
 
-// cpuTicks returns the CPU time of a process in hundredths of a second. Source of the format: proc(5), /proc/pid/stat.
-func cpuTicks(b *testing.B, pid int) int {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+// usage returns what a process has used.
+func usage(tb testing.TB, pid int) proc.Stat {
+	tb.Helper()
+	u, err := proc.ReadStat(proc.Root, strconv.Itoa(pid))
 	if err != nil {
-		b.Skip("the server's CPU time cannot be read: ", err)
+		tb.Skip("what the server uses cannot be read: ", err)
 	}
-	_, fields, _ := strings.Cut(string(text), ") ")
-	f := strings.Fields(fields)
-	user, err1 := strconv.Atoi(f[11])
-	system, err2 := strconv.Atoi(f[12])
-	if err1 != nil || err2 != nil {
-		b.Fatal(err1, err2)
-	}
-	return user + system
+	return u
 }
 
 // client sends a request repeatedly until left is used up. All replies have the length of the first.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	for range 50 { // the first requests need memory of another kind
 		checkAnswer(t, send(t, dial(t, addr), whole), okJSON(addSubReply))
 	}
-	before := residentBytes(t, pid)
+	before := usage(t, pid).Resident
 	conns := make([]net.Conn, n)
 	for i := range conns {
 		conns[i] = dial(t, addr)
@@ -40,7 +39,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 			t.Fatalf("connection %d: %s %s", i, got.status, got.body)
 		}
 	}
-	busy := residentBytes(t, pid)
+	busy := usage(t, pid).Resident
 
 	const most = 10_000 // bytes
 	each := int64(0)
@@ -51,7 +50,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 		patience = 4 * time.Second
 	}
 	for begin := time.Now(); time.Since(begin) < patience; <-tick.C {
-		if each = (residentBytes(t, pid) - before) / int64(n); each < most/2 {
+		if each = (usage(t, pid).Resident - before) / int64(n); each < most/2 {
 			break
 		}
 	}
@@ -93,20 +92,6 @@ func TestA21AllocIdleConnections(t *testing.T) {
 			t.Fatalf("connection %d of all at once: %s %s", i, got.status, got.body)
 		}
 	}
-}
-
-// residentBytes returns a process's resident memory. Source of the format: proc(5), /proc/pid/statm.
-func residentBytes(t *testing.T, pid int) int64 {
-	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * int64(os.Getpagesize())
 }
 
 // A server without a free file descriptor answers 503, and serves again when there are some.
