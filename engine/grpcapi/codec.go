@@ -9,7 +9,8 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// codec is the server's encoding.CodecV2. It sends a *reply as it is, and uses protobuf's generated code for an
+// codec is the server's encoding.CodecV2. It sends encoded messages as they are, and uses protobuf's generated code for
+// an
 // *incoming and for plain messages. A *message takes its bytes without the codec: it is an h2.Receiver.
 type codec struct{ generated encoding.CodecV2 }
 
@@ -22,10 +23,10 @@ type incoming struct {
 
 func newCodec() codec { return codec{generated: encoding.GetCodecV2(proto.Name)} }
 
-// Marshal returns the buffers of a *reply, with their references, and encodes generated messages.
+// Marshal returns the buffers of an encoded message, with their references, and encodes generated messages.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if r, ok := v.(*reply); ok {
-		return r.bufs, nil
+	if encoded, ok := v.(mem.BufferSlice); ok {
+		return encoded, nil
 	}
 	return c.generated.Marshal(v)
 }

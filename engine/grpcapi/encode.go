@@ -17,9 +17,6 @@ import (
 // tieAt is the size from which an output's memory is referred to rather than copied into the message.
 const tieAt = 8 << 10
 
-// reply is an encoded message. The codec passes its buffers, and their references, to the transport.
-type reply struct{ bufs mem.BufferSlice }
-
 // answer is a response message that is to be encoded.
 type answer struct {
 	model, version, id string

@@ -46,7 +46,7 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	}
 	s.compressAnswers(ctx)
 	sending(tr)
-	err = stream.SendMsg(&reply{bufs: a.encode()})
+	err = stream.SendMsg(a.encode())
 	sent(tr)
 	return err
 }

@@ -274,5 +274,5 @@ func (c *streamCall) fail(id string, err error) error {
 func (c *streamCall) write(a *answer) error {
 	c.send.Lock()
 	defer c.send.Unlock()
-	return c.stream.SendMsg(&reply{bufs: a.encode()})
+	return c.stream.SendMsg(a.encode())
 }
