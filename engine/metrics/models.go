@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -103,12 +104,7 @@ func (e *Exporter) histogram(w *writer) {
 func version(s *stats.Snapshot) string { return strconv.FormatInt(s.Version, 10) }
 
 // whole formats an integer.
-func whole[T int | int64 | uint64](v T) string {
-	if v < 0 {
-		return strconv.FormatInt(int64(v), 10)
-	}
-	return strconv.FormatUint(uint64(v), 10)
-}
+func whole[T int | int64 | uint64](v T) string { return fmt.Sprint(v) }
 
 // float formats a number for Prometheus: the shortest form, or "+Inf" or "NaN".
 func float(v float64) string {

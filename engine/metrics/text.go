@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,20 +9,16 @@ import (
 	"nereid/engine/stats"
 )
 
+// escaper escapes the value of a label.
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
 // writer appends Prometheus's text format, version 0.0.4.
 type writer struct{ b []byte }
 
 // family writes a family's HELP and TYPE.
 func (w *writer) family(name, help, kind string) {
-	w.b = append(w.b, "# HELP "...)
-	w.b = append(w.b, name...)
-	w.b = append(w.b, ' ')
-	w.b = append(w.b, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help)...)
-	w.b = append(w.b, "\n# TYPE "...)
-	w.b = append(w.b, name...)
-	w.b = append(w.b, ' ')
-	w.b = append(w.b, kind...)
-	w.b = append(w.b, '\n')
+	help = strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help)
+	w.b = fmt.Appendf(w.b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
 // start writes a sample's name and its labels, which are given as name, value, name, value.
@@ -32,19 +29,15 @@ func (w *writer) start(name string, labels ...string) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = append(w.b, labels[i]...)
-		w.b = append(w.b, '=', '"')
-		w.escape(labels[i+1])
-		w.b = append(w.b, '"')
+		w.b = append(append(w.b, labels[i]...), `="`...)
+		w.b = append(append(w.b, escaper.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))...), '"')
 	}
 	w.b = append(w.b, '}')
 }
 
 // end writes a sample's value.
 func (w *writer) end(value string) {
-	w.b = append(w.b, ' ')
-	w.b = append(w.b, value...)
-	w.b = append(w.b, '\n')
+	w.b = append(append(append(w.b, ' '), value...), '\n')
 }
 
 // of writes the name and the labels of a model version's sample. The version's own labels come first, as in Triton. The
@@ -85,19 +78,5 @@ func (w *writer) perVersion(name, help, kind string, all []stats.Snapshot, value
 	w.family(name, help, kind)
 	for i := range all {
 		w.sample(name, &all[i], value(&all[i]))
-	}
-}
-
-// escape writes a label's value. Backslash, quote and newline are escaped, what is not UTF-8 is replaced.
-func (w *writer) escape(v string) {
-	for _, c := range strings.ToValidUTF8(v, "\uFFFD") {
-		switch c {
-		case '\\', '"':
-			w.b = append(w.b, '\\', byte(c))
-		case '\n':
-			w.b = append(w.b, '\\', 'n')
-		default:
-			w.b = append(w.b, string(c)...)
-		}
 	}
 }

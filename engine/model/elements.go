@@ -2,7 +2,6 @@ package model
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -113,19 +112,6 @@ func toHalf(f float32) uint16 {
 	return sign
 }
 
-// floatAt reads an element of a floating point tensor.
-func floatAt(dt tensor.DataType, b []byte) float64 {
-	switch dt {
-	case tensor.FP64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case tensor.FP32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case tensor.BF16:
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
-	}
-	return float64(tensor.Float16(binary.LittleEndian.Uint16(b)))
-}
-
 // compareTensors returns an error with the first difference between got and want. Floating point numbers may differ by
 // tolerance: absolute for numbers below 1, else relative. NaN equals NaN.
 func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
@@ -147,7 +133,7 @@ func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
 	}
 	size := got.DataType.Size()
 	for i := 0; i < len(got.Data); i += size {
-		g, w := floatAt(got.DataType, got.Data[i:]), floatAt(want.DataType, want.Data[i:])
+		g, w := tensor.Float(got.DataType, got.Data[i:]), tensor.Float(want.DataType, want.Data[i:])
 		if g == w || math.IsNaN(g) && math.IsNaN(w) {
 			continue
 		}

@@ -2,8 +2,22 @@ package tensor
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 )
+
+// Float returns the first element of data. dt must be a floating point type.
+func Float(dt DataType, data []byte) float64 {
+	switch dt {
+	case FP64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(data))
+	case FP32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
+	case BF16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(data)) << 16))
+	}
+	return float64(Float16(binary.LittleEndian.Uint16(data)))
+}
 
 // AppendBits appends the low bits of v in little-endian order. bits is a multiple of 8.
 func AppendBits(dst []byte, bits int, v uint64) []byte {

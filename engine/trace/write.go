@@ -28,7 +28,7 @@ func (w *writer) add(tr *Trace) {
 		return
 	}
 	a, most := w.sink(tr.setting)
-	a.add(tr)
+	a.add(tr, w.log)
 	if len(a.pending) >= flushSize {
 		a.flush(w.log)
 	}
@@ -102,10 +102,14 @@ type array struct {
 	failed  bool // the last write failed, which has been logged
 }
 
-func (a *array) add(tr *Trace) {
+func (a *array) add(tr *Trace, log *slog.Logger) {
 	a.traces++
-	a.pending = append(a.pending, ',')
-	a.pending = appendJSON(a.pending, tr)
+	text, err := appendJSON(append(a.pending, ','), tr)
+	if err != nil {
+		log.Error("a trace cannot be encoded and is lost", "file", a.path, "err", err)
+		return
+	}
+	a.pending = text
 }
 
 // flush writes what is pending. What cannot be written is lost. This is logged once until a write succeeds again.
