@@ -106,7 +106,7 @@ func New(o Options) (*Engine, error) {
 		return nil, status.New(status.InvalidArg,
 			"poll interval, settle time, load threads and retries must not be negative")
 	}
-	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
+	e := &Engine{o: o, stats: stats.NewRegistry(o.Latencies), started: time.Now()}
 	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(o.ModelOptions, host{e}, e.stats)

@@ -51,7 +51,8 @@ func TestRepositoryIndexRows_B013_A077(t *testing.T) {
 		{"failed reload", func() error {
 			write(t, root+"/id/config.pbtxt", "what: 2")
 			return e.LoadModel(t.Context(), "id", engine.LoadParameters{})
-		}, true, "id|1|READY|reload failed, what was loaded before goes on serving: Invalid argument: failed to read…", "id|1|READY|reload failed…"},
+		}, true, "id|1|READY|reload failed, what was loaded before goes on serving: Invalid argument: failed to read…",
+			"id|1|READY|reload failed…"},
 		{"unload", func() error { return e.UnloadModel(t.Context(), "id", false) }, false,
 			"id|1|UNAVAILABLE|unloaded\nid|12|UNAVAILABLE|unloaded\n", ""},
 		{"failed load after the unload", func() error {

@@ -41,7 +41,8 @@ func (c callback) WithGroup(string) slog.Handler { return c }
 func TestLogEventsReachTheHandler(t *testing.T) {
 	root := t.TempDir()
 	for name, config := range map[string]string{
-		"good": `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
+		"good": `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }
+			output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
 			model_metrics { metric_control { metric_identifier { family: "mine" } histogram_options { buckets: 1 } } }`,
 		"broken": `backend: "nosuch"`,
 	} {

@@ -195,8 +195,10 @@ func TestNamespaces(t *testing.T) {
 	})
 	t.Run("A076 an ensemble that comes with a load request runs its own repository's model", func(t *testing.T) {
 		w := newTwins(t, engine.Options{Mode: engine.ModeExplicit}, both(t))
-		const config = `{"platform":"ensemble","input":[{"name":"INPUT0","data_type":"TYPE_INT32","dims":[1]},{"name":"INPUT1","data_type":"TYPE_INT32","dims":[1]}],
-			"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[1]}],"ensemble_scheduling":{"step":[{"model_name":"part","model_version":-1,
+		const config = `{"platform":"ensemble","input":[{"name":"INPUT0","data_type":"TYPE_INT32","dims":[1]},
+			{"name":"INPUT1","data_type":"TYPE_INT32","dims":[1]}],
+			"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[1]}],
+			"ensemble_scheduling":{"step":[{"model_name":"part","model_version":-1,
 			"input_map":{"INPUT0":"INPUT0","INPUT1":"INPUT1"},"output_map":{"OUTPUT0":"OUTPUT0"}}]}}`
 		for name, want := range map[string]int32{"plus": 8, "minus": 2} {
 			if err := w.LoadModel(t.Context(), name,

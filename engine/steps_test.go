@@ -22,7 +22,8 @@ ensemble_scheduling {
 `, steps)
 	for i := range steps {
 		model, in := change(i)
-		fmt.Fprintf(&b, `step { model_name: %q model_version: -1 input_map { key: %q value: "T%d" } output_map { key: "OUTPUT0" value: "T%d" } }
+		fmt.Fprintf(&b, `step { model_name: %q model_version: -1 input_map { key: %q value: "T%d" }
+	output_map { key: "OUTPUT0" value: "T%d" } }
 `, model, in, i, i+1)
 	}
 	b.WriteString("}\n")

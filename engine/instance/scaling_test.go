@@ -94,7 +94,7 @@ func throughput(t *testing.T, gpus int, groups string, batch, clients int) (rate
 		}
 		o := Options{
 			Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: batch}),
-			Stats: stats.NewRegistry().Version("m", 1),
+			Stats: stats.NewRegistry(stats.Detail{}).Version("m", 1),
 			Log:   slog.New(slog.DiscardHandler), Placements: places,
 		}
 		s, err := Start(t.Context(), o)

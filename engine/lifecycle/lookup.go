@@ -172,19 +172,11 @@ func (m *Manager) loadKeys(name string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// each calls do for all keys and joins the errors, with the first one's code.
+// each calls do for all keys and joins the errors. status.CodeOf returns the code of the first one.
 func each(keys []string, do func(key string) error) error {
 	var all []error
 	for _, key := range keys {
-		if err := do(key); err != nil {
-			all = append(all, err)
-		}
+		all = append(all, do(key))
 	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return all[0]
-	}
-	return status.Errorf(status.CodeOf(all[0]), "%w", errors.Join(all...))
+	return errors.Join(all...)
 }

@@ -25,7 +25,7 @@ func TestPollForgetsOnlyMissingModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := NewManager(Options{Repositories: []string{root}, Backends: builtin.All(),
-		Log: slog.New(slog.DiscardHandler)}, nil, stats.NewRegistry())
+		Log: slog.New(slog.DiscardHandler)}, nil, stats.NewRegistry(stats.Detail{}))
 	defer m.Close(context.Background())
 	if err := m.Load(t.Context(), "m", nil); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func newRig(t testing.TB, edit func(*Options)) *rig {
 	if edit != nil {
 		edit(&o)
 	}
-	r.Manager = NewManager(o, nil, stats.NewRegistry())
+	r.Manager = NewManager(o, nil, stats.NewRegistry(stats.Detail{}))
 	t.Cleanup(func() {
 		r.Close(context.Background())
 		if open, _, _ := r.b.count(); open != 0 {

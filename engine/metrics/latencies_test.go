@@ -14,7 +14,7 @@ import (
 // detailed returns the statistics of three models: one with three requests, one with a cache miss and a cache hit, and
 // a decoupled one with a stream of two responses.
 func detailed(keep stats.Detail) *stats.Registry {
-	g := stats.NewDetailedRegistry(keep)
+	g := stats.NewRegistry(keep)
 	plain, cached, decoupled := g.Version("plain", 1), g.Version("cached", 1), g.Version("tokens", 3)
 	plain.SetKind(stats.Kind{})
 	cached.SetKind(stats.Kind{Cached: true})

@@ -85,7 +85,8 @@ func FuzzGolden(f *testing.F) {
 	f.Add([]byte(`{"data":[{"INPUT0":{"content":[1,2],"shape":[1,2]}}],"validation_data":[{"OUTPUT0":[1,2]}],` +
 		`"tolerance":1}`))
 	f.Add([]byte(`{"data":[{"TEXT":["a","b"]}],"validation_data":[{"OUTPUT0":{"b64":"AAA="}}]}`))
-	cfg := config(f, `max_batch_size: 2 input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } input { name: "TEXT" data_type: TYPE_STRING dims: -1 }
+	cfg := config(f, `max_batch_size: 2 input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 }
+		input { name: "TEXT" data_type: TYPE_STRING dims: -1 }
 		output { name: "OUTPUT0" data_type: TYPE_FP16 dims: 2 }`)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := appendGolden(nil, text, "f", cfg)

@@ -37,7 +37,7 @@ func config(t testing.TB, text string) *inferencepb.ModelConfig {
 func spec(cfg *inferencepb.ModelConfig, folder string, b backend.Backend) Spec {
 	return Spec{
 		Name: "m", Version: 1, Config: cfg, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Backend: b,
-		Stats: stats.NewRegistry().Version("m", 1), Log: slog.New(slog.DiscardHandler),
+		Stats: stats.NewRegistry(stats.Detail{}).Version("m", 1), Log: slog.New(slog.DiscardHandler),
 	}
 }
 

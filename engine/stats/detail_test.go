@@ -56,7 +56,7 @@ func TestDetail(t *testing.T) {
 			histograms: []Phase{Queue, ComputeInput, ComputeInfer, ComputeOutput}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := NewDetailedRegistry(tt.keep)
+			g := NewRegistry(tt.keep)
 			v := g.Version("m", 1)
 			v.SetKind(tt.kind)
 			answer(v, true, 10*time.Microsecond, 0, 0, 0)
@@ -73,7 +73,7 @@ func TestDetail(t *testing.T) {
 }
 
 func TestDistributions(t *testing.T) {
-	v := NewDetailedRegistry(Detail{Summaries: true, Histograms: true}).Version("m", 1)
+	v := NewRegistry(Detail{Summaries: true, Histograms: true}).Version("m", 1)
 	v.SetKind(Kind{Cached: true, Buckets: map[Phase][]float64{ComputeInfer: {-1, 0.5, 300}}})
 	for range 3 {
 		answer(v, true, 200*time.Microsecond, 20*time.Microsecond, 300*time.Microsecond, 1*time.Microsecond)
@@ -109,7 +109,7 @@ func TestDistributions(t *testing.T) {
 }
 
 func TestFirstResponse(t *testing.T) {
-	v := NewDetailedRegistry(Detail{Histograms: true}).Version("m", 1)
+	v := NewRegistry(Detail{Histograms: true}).Version("m", 1)
 	v.SetKind(Kind{Decoupled: true})
 	send := func(responses ...*infer.Response) {
 		r := infer.NewDetached()
@@ -134,7 +134,7 @@ func BenchmarkFinished(b *testing.B) {
 	for name, keep := range map[string]Detail{"sums": {}, "summaries": {Summaries: true},
 		"histograms": {Histograms: true}, "both": {Summaries: true, Histograms: true}} {
 		b.Run(name, func(b *testing.B) {
-			v := NewDetailedRegistry(keep).Version("m", 1)
+			v := NewRegistry(keep).Version("m", 1)
 			v.SetKind(Kind{})
 			r := infer.NewDetached()
 			batch := infer.NewBatch()

@@ -12,7 +12,7 @@ type key struct {
 }
 
 // Registry holds the statistics of every model version from its first load to its unload. Its methods are safe for
-// concurrent use. NewRegistry makes one.
+// concurrent use.
 type Registry struct {
 	mu       sync.Mutex
 	versions map[key]*Version // guarded by mu, as is epoch
@@ -20,11 +20,8 @@ type Registry struct {
 	keep     Detail
 }
 
-// NewRegistry returns an empty registry that keeps latencies as sums.
-func NewRegistry() *Registry { return NewDetailedRegistry(Detail{}) }
-
-// NewDetailedRegistry returns an empty registry that keeps more of latencies than their sums.
-func NewDetailedRegistry(keep Detail) *Registry {
+// NewRegistry returns an empty registry. The zero Detail keeps only sums of latencies.
+func NewRegistry(keep Detail) *Registry {
 	return &Registry{versions: map[key]*Version{}, keep: keep}
 }
 

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -177,13 +178,9 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 		return
 	}
 	if b := r.Batch; from == 0 && b != nil {
-		if from = b.Input; from == 0 {
-			from = b.Started
-		}
+		from = cmp.Or(b.Input, b.Started)
 	}
-	if from == 0 { // an ensemble has no batch: its steps have
-		from = r.Times.Queued
-	}
+	from = cmp.Or(from, r.Times.Queued) // an ensemble's request has no batch
 	for len(v.c.Responses) <= i {
 		v.c.Responses = append(v.c.Responses, Response{})
 	}
@@ -257,13 +254,7 @@ func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
 
 // Stepped counts an execution after which a request is executed again.
 func (v *Version) Stepped(b *infer.Batch) {
-	in, out := b.Input, b.Output
-	if in == 0 {
-		in = b.Started
-	}
-	if out == 0 {
-		out = b.Ended
-	}
+	in, out := cmp.Or(b.Input, b.Started), cmp.Or(b.Output, b.Ended)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.countBatch(b, in.Sub(b.Started), out.Sub(in))

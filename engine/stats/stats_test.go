@@ -101,7 +101,7 @@ func TestCountersAddUp_B063(t *testing.T) {
 		{"a batch that fails", func(s *served) { s.run(func(int) error { return no }, 1, 1) }, 0, 2, 0, 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &served{v: NewRegistry().Version("m", 1), reason: BackendFailure}
+			s := &served{v: NewRegistry(Detail{}).Version("m", 1), reason: BackendFailure}
 			tt.do(s)
 			var got Snapshot
 			s.v.Snapshot(&got)
@@ -120,7 +120,7 @@ func TestCountersAddUp_B063(t *testing.T) {
 
 // G1: snapshots during requests are consistent, and their numbers never decrease.
 func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
-	g := NewRegistry()
+	g := NewRegistry(Detail{})
 	s := &served{v: g.Version("m", 1), reason: BackendFailure}
 	var wg sync.WaitGroup
 	for w := range 4 {
@@ -160,7 +160,7 @@ func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 
 // A snapshot is a copy: later requests do not change it.
 func TestSnapshotIsACopy(t *testing.T) {
-	s := &served{v: NewRegistry().Version("m", 1)}
+	s := &served{v: NewRegistry(Detail{}).Version("m", 1)}
 	s.run(nil, 1)
 	var first, second Snapshot
 	s.v.Snapshot(&first)
@@ -172,7 +172,7 @@ func TestSnapshotIsACopy(t *testing.T) {
 }
 
 func TestRegistryEpochs(t *testing.T) {
-	g := NewRegistry()
+	g := NewRegistry(Detail{})
 	first := g.Version("m", 1)
 	if g.Version("m", 1) != first {
 		t.Error("a reload gets other statistics")
