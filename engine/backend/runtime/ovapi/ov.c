@@ -66,15 +66,15 @@ static const struct {
   void **to;
 } functions[] = {
 #define F(name) {"ov_" #name, (void **)&ov.name}
-  F(get_openvino_version), F(version_free), F(get_error_info), F(get_last_err_msg), F(free), F(core_create), F(core_add_extension),
-  F(core_read_model), F(core_compile_model), F(model_free), F(model_inputs_size), F(model_outputs_size),
-  F(model_const_input_by_index), F(model_const_output_by_index), F(model_reshape), F(port_get_any_name),
-  F(port_get_element_type), F(port_get_partial_shape), F(partial_shape_free), F(output_const_port_free), F(compiled_model_free),
-  F(compiled_model_input_by_name), F(compiled_model_output_by_name), F(compiled_model_create_infer_request),
-  F(infer_request_free), F(infer_request_set_tensor_by_const_port), F(infer_request_get_tensor_by_const_port),
-  F(infer_request_infer), F(tensor_create), F(tensor_create_from_host_ptr),
-  F(tensor_create_from_string_array), F(tensor_get_shape), F(shape_free), F(tensor_get_element_type), F(tensor_get_byte_size),
-  F(tensor_data), F(tensor_free),
+  F(get_openvino_version), F(version_free), F(get_error_info), F(get_last_err_msg), F(free), F(core_create),
+  F(core_add_extension), F(core_read_model), F(core_compile_model), F(model_free), F(model_inputs_size),
+  F(model_outputs_size), F(model_const_input_by_index), F(model_const_output_by_index), F(model_reshape),
+  F(port_get_any_name), F(port_get_element_type), F(port_get_partial_shape), F(partial_shape_free),
+  F(output_const_port_free), F(compiled_model_free), F(compiled_model_input_by_name),
+  F(compiled_model_output_by_name), F(compiled_model_create_infer_request), F(infer_request_free),
+  F(infer_request_set_tensor_by_const_port), F(infer_request_get_tensor_by_const_port), F(infer_request_infer),
+  F(tensor_create), F(tensor_create_from_host_ptr), F(tensor_create_from_string_array), F(tensor_get_shape),
+  F(shape_free), F(tensor_get_element_type), F(tensor_get_byte_size), F(tensor_data), F(tensor_free),
 #undef F
 };
 
@@ -85,7 +85,8 @@ char *nrd_ov_open(const char *path) {
     *functions[i].to = dlsym(handle, functions[i].name);
     if (!*functions[i].to) {
       char text[128];
-      snprintf(text, sizeof text, "it has no function %s: it is older than OpenVINO 2024.0, or not OpenVINO", functions[i].name);
+      snprintf(text, sizeof text, "it has no function %s: it is older than OpenVINO 2024.0, or not OpenVINO",
+          functions[i].name);
       return strdup(text);
     }
   }
@@ -95,7 +96,8 @@ char *nrd_ov_open(const char *path) {
 // failed returns the message of a status, NULL if that is none of an error.
 static char *failed(int status) {
   if (!status) return NULL;
-  const char *last = status == -14 ? NULL : ov.get_last_err_msg(); // INVALID_C_PARAM leaves no message, an older one may be there
+  // INVALID_C_PARAM sets no message: there may be an older one.
+  const char *last = status == -14 ? NULL : ov.get_last_err_msg();
   char *text = strdup(last && *last ? last : ov.get_error_info(status));
   if (last) ov.free(last);
   return text;
@@ -125,7 +127,9 @@ void nrd_ov_sizes(uint64_t sizes[NRD_OV_TYPES]) {
 
 char *nrd_ov_core(void **core) { return failed(ov.core_create(core)); }
 char *nrd_ov_extension(void *core, const char *path) { return failed(ov.core_add_extension(core, path)); }
-char *nrd_ov_read(void *core, const char *path, void **model) { return failed(ov.core_read_model(core, path, NULL, model)); }
+char *nrd_ov_read(void *core, const char *path, void **model) {
+  return failed(ov.core_read_model(core, path, NULL, model));
+}
 void nrd_ov_free_model(void *model) { ov.model_free(model); }
 
 char *nrd_ov_count(void *model, int output, size_t *n) {
@@ -137,7 +141,8 @@ char *nrd_ov_describe(void *model, int output, size_t i, nrd_ov_io *io) {
   partial_t shape = {{0}};
   char *name = NULL;
   memset(io, 0, sizeof *io);
-  char *error = failed(output ? ov.model_const_output_by_index(model, i, &port) : ov.model_const_input_by_index(model, i, &port));
+  char *error = failed(output ? ov.model_const_output_by_index(model, i, &port)
+      : ov.model_const_input_by_index(model, i, &port));
   if (error) return error;
   if (!ov.port_get_any_name(port, &name) && name) {
     io->name = strdup(name);
@@ -147,7 +152,9 @@ char *nrd_ov_describe(void *model, int output, size_t i, nrd_ov_io *io) {
   if (!error) error = failed(ov.port_get_partial_shape(port, &shape));
   if (!error) {
     io->rank = shape.rank.min == shape.rank.max && shape.rank.max <= NRD_OV_MAX_RANK ? (int32_t)shape.rank.max : -1;
-    for (int32_t k = 0; k < io->rank; k++) io->dims[k] = shape.dims[k].min == shape.dims[k].max ? shape.dims[k].max : -1;
+    for (int32_t k = 0; k < io->rank; k++) {
+      io->dims[k] = shape.dims[k].min == shape.dims[k].max ? shape.dims[k].max : -1;
+    }
     ov.partial_shape_free(&shape);
   }
   ov.output_const_port_free(port);
@@ -178,16 +185,19 @@ char *nrd_ov_reshape(void *model, const char **names, const int64_t *dims, const
   return error;
 }
 
-char *nrd_ov_compile(void *core, void *model, const char *device, const char **k, const char **v, size_t n, void **compiled) {
+char *nrd_ov_compile(void *core, void *model, const char *device, const char **k, const char **v, size_t n,
+    void **compiled) {
   // Arguments behind the n-th are not looked at.
-  return failed(ov.core_compile_model(core, model, device, 2 * n, compiled, k[0], v[0], k[1], v[1], k[2], v[2], k[3], v[3], k[4], v[4],
+  return failed(ov.core_compile_model(core, model, device, 2 * n, compiled, k[0], v[0], k[1], v[1], k[2], v[2], k[3],
+      v[3], k[4], v[4],
       k[5], v[5], k[6], v[6], k[7], v[7], k[8], v[8], k[9], v[9], k[10], v[10], k[11], v[11]));
 }
 
 void nrd_ov_free_compiled(void *compiled) { ov.compiled_model_free(compiled); }
 
 char *nrd_ov_port(void *compiled, int output, const char *name, void **port, uint32_t *type) {
-  char *error = failed(output ? ov.compiled_model_output_by_name(compiled, name, port) : ov.compiled_model_input_by_name(compiled, name, port));
+  char *error = failed(output ? ov.compiled_model_output_by_name(compiled, name, port)
+      : ov.compiled_model_input_by_name(compiled, name, port));
   if (error) return error;
   error = failed(ov.port_get_element_type(*port, type));
   if (error) {
@@ -198,7 +208,9 @@ char *nrd_ov_port(void *compiled, int output, const char *name, void **port, uin
 }
 
 void nrd_ov_free_port(void *port) { ov.output_const_port_free(port); }
-char *nrd_ov_request(void *compiled, void **request) { return failed(ov.compiled_model_create_infer_request(compiled, request)); }
+char *nrd_ov_request(void *compiled, void **request) {
+  return failed(ov.compiled_model_create_infer_request(compiled, request));
+}
 void nrd_ov_free_request(void *request) { ov.infer_request_free(request); }
 
 // put gives a request a tensor, which it shares, and lets go of ours.

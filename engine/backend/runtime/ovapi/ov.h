@@ -40,7 +40,8 @@ char *nrd_ov_count(void *model, int output, size_t *n);
 char *nrd_ov_describe(void *model, int output, size_t i, nrd_ov_io *io);
 // nrd_ov_reshape sets the shapes of n inputs; dims has all of them one after the other.
 char *nrd_ov_reshape(void *model, const char **names, const int64_t *dims, const int32_t *ranks, size_t n);
-char *nrd_ov_compile(void *core, void *model, const char *device, const char **keys, const char **values, size_t n, void **compiled);
+char *nrd_ov_compile(void *core, void *model, const char *device, const char **keys, const char **values, size_t n,
+    void **compiled);
 void nrd_ov_free_compiled(void *compiled);
 char *nrd_ov_port(void *compiled, int output, const char *name, void **port, uint32_t *type);
 void nrd_ov_free_port(void *port);

@@ -21,7 +21,8 @@ static struct {
   void (*DeleteSessionOptions)(void *);
   void *(*NewGraph)(void);
   void (*DeleteGraph)(void *);
-  void *(*LoadSessionFromSavedModel)(const void *options, const void *run, const char *dir, const char *const *tags, int n, void *graph, void *meta, void *status);
+  void *(*LoadSessionFromSavedModel)(const void *options, const void *run, const char *dir, const char *const *tags,
+      int n, void *graph, void *meta, void *status);
   void *(*NewSession)(void *graph, const void *options, void *status);
   void (*CloseSession)(void *, void *status);
   void (*DeleteSession)(void *, void *status);
@@ -33,7 +34,9 @@ static struct {
   void *(*GraphOperationByName)(void *graph, const char *name);
   int (*OperationNumOutputs)(void *);
   int (*OperationOutputType)(nrd_tf_port);
-  void (*SessionRun)(void *session, const void *options, const nrd_tf_port *in, void *const *in_values, int n_in, const nrd_tf_port *out, void **out_values, int n_out, const void *const *targets, int n_targets, void *meta, void *status);
+  void (*SessionRun)(void *session, const void *options, const nrd_tf_port *in, void *const *in_values, int n_in,
+      const nrd_tf_port *out, void **out_values, int n_out, const void *const *targets, int n_targets, void *meta,
+      void *status);
   void *(*SessionListDevices)(void *session, void *status);
   int (*DeviceListCount)(const void *);
   const char *(*DeviceListType)(const void *, int, void *status);
@@ -59,13 +62,14 @@ static const struct {
   void **to;
 } functions[] = {
 #define F(name) {"TF_" #name, (void **)&tf.name}
-  F(Version), F(NewStatus), F(DeleteStatus), F(GetCode), F(Message), F(NewSessionOptions), F(SetConfig), F(DeleteSessionOptions),
-  F(NewGraph), F(DeleteGraph), F(LoadSessionFromSavedModel), F(NewSession), F(CloseSession), F(DeleteSession),
-  F(NewBufferFromString), F(DeleteBuffer), F(NewImportGraphDefOptions), F(DeleteImportGraphDefOptions), F(GraphImportGraphDef),
-  F(GraphOperationByName), F(OperationNumOutputs), F(OperationOutputType), F(SessionRun), F(SessionListDevices),
-  F(DeviceListCount), F(DeviceListType), F(DeleteDeviceList), F(AllocateTensor), F(NewTensor), F(DeleteTensor), F(TensorType),
-  F(NumDims), F(Dim), F(TensorData), F(TensorByteSize), F(LoadLibrary), F(StringInit), F(StringCopy),
-  F(StringGetDataPointer), F(StringGetSize), F(StringDealloc),
+  F(Version), F(NewStatus), F(DeleteStatus), F(GetCode), F(Message), F(NewSessionOptions), F(SetConfig),
+  F(DeleteSessionOptions), F(NewGraph), F(DeleteGraph), F(LoadSessionFromSavedModel), F(NewSession), F(CloseSession),
+  F(DeleteSession), F(NewBufferFromString), F(DeleteBuffer), F(NewImportGraphDefOptions),
+  F(DeleteImportGraphDefOptions), F(GraphImportGraphDef), F(GraphOperationByName), F(OperationNumOutputs),
+  F(OperationOutputType), F(SessionRun), F(SessionListDevices), F(DeviceListCount), F(DeviceListType),
+  F(DeleteDeviceList), F(AllocateTensor), F(NewTensor), F(DeleteTensor), F(TensorType), F(NumDims), F(Dim),
+  F(TensorData), F(TensorByteSize), F(LoadLibrary), F(StringInit), F(StringCopy), F(StringGetDataPointer),
+  F(StringGetSize), F(StringDealloc),
 #undef F
 };
 
@@ -76,7 +80,8 @@ char *nrd_tf_open(const char *path) {
     *functions[i].to = dlsym(handle, functions[i].name);
     if (!*functions[i].to) {
       char text[128];
-      snprintf(text, sizeof text, "it has no function %s: it is older than TensorFlow 2.5, or not TensorFlow", functions[i].name);
+      snprintf(text, sizeof text, "it has no function %s: it is older than TensorFlow 2.5, or not TensorFlow",
+          functions[i].name);
       return strdup(text);
     }
   }
@@ -109,7 +114,8 @@ static void *options(const void *config, size_t n, void *status) {
   return NULL;
 }
 
-char *nrd_tf_saved_model(const char *folder, const char *const *tags, int n_tags, const void *config, size_t n, void **graph, void **session, int *code) {
+char *nrd_tf_saved_model(const char *folder, const char *const *tags, int n_tags, const void *config, size_t n,
+    void **graph, void **session, int *code) {
   void *status = tf.NewStatus();
   void *o = options(config, n, status);
   if (!o) return done(status, code);
@@ -123,7 +129,8 @@ char *nrd_tf_saved_model(const char *folder, const char *const *tags, int n_tags
   return done(status, code);
 }
 
-char *nrd_tf_graph(const void *def, size_t size, const void *config, size_t n, void **graph, void **session, int *code) {
+char *nrd_tf_graph(const void *def, size_t size, const void *config, size_t n, void **graph, void **session,
+    int *code) {
   void *status = tf.NewStatus();
   void *o = options(config, n, status);
   if (!o) return done(status, code);
@@ -244,7 +251,8 @@ static char *describe(void *tensor, nrd_tf_output *o) {
   return NULL;
 }
 
-char *nrd_tf_run(void *session, const nrd_tf_port *in, void *const *in_tensors, int n_in, const nrd_tf_port *out, void **out_tensors, nrd_tf_output *outputs, int n_out, int *code) {
+char *nrd_tf_run(void *session, const nrd_tf_port *in, void *const *in_tensors, int n_in, const nrd_tf_port *out,
+    void **out_tensors, nrd_tf_output *outputs, int n_out, int *code) {
   void *status = tf.NewStatus();
   memset(out_tensors, 0, (size_t)n_out * sizeof *out_tensors);
   tf.SessionRun(session, NULL, in, in_tensors, n_in, out, out_tensors, n_out, NULL, 0, NULL, status);

@@ -31,7 +31,8 @@ char *nrd_tf_open(const char *path);
 const char *nrd_tf_version(void);
 char *nrd_tf_load_library(const char *path, int *code);
 // config is a ConfigProto; n may be 0.
-char *nrd_tf_saved_model(const char *folder, const char *const *tags, int n_tags, const void *config, size_t n, void **graph, void **session, int *code);
+char *nrd_tf_saved_model(const char *folder, const char *const *tags, int n_tags, const void *config, size_t n,
+    void **graph, void **session, int *code);
 char *nrd_tf_graph(const void *def, size_t size, const void *config, size_t n, void **graph, void **session, int *code);
 void nrd_tf_close(void *graph, void *session);
 // nrd_tf_find looks an output of an operation up: 0 if there is no such operation, -1 if it has fewer outputs; else 1.
@@ -48,7 +49,8 @@ void *nrd_tf_strings(const int64_t *shape, int rank, uint64_t count, void **data
 int nrd_tf_put_strings(void *data, const void *from, size_t size, uint64_t n);
 void nrd_tf_delete(void *tensor);
 
-char *nrd_tf_run(void *session, const nrd_tf_port *in, void *const *in_tensors, int n_in, const nrd_tf_port *out, void **out_tensors, nrd_tf_output *outputs, int n_out, int *code);
+char *nrd_tf_run(void *session, const nrd_tf_port *in, void *const *in_tensors, int n_in, const nrd_tf_port *out,
+    void **out_tensors, nrd_tf_output *outputs, int n_out, int *code);
 // nrd_tf_get_strings writes a string tensor in Triton's form into buf, which has o->size bytes.
 void nrd_tf_get_strings(const nrd_tf_output *o, void *buf);
 

@@ -115,16 +115,32 @@ class ModelConfig(unittest.TestCase):
         new = {"name": "T", "data_type": "TYPE_FP32", "dims": [4]}
         whole = dict(input=[present], output=[present], max_batch_size=4, model_transaction_policy={"decoupled": False})
         cases = [
-            ("set_max_batch_size", 2, "configuration specified max_batch_size 4, but in auto-complete-config function for model 'm' specified max_batch_size 2"),
-            ("add_input", dict(new, data_type="TYPE_INT8"), "unable to load model 'm', configuration expects datatype TYPE_FP32 for input 'T', model provides TYPE_INT8"),
-            ("add_output", dict(new, dims=[5]), "model 'm', tensor 'T': the model expects dims [5] but the model configuration specifies dims [4]"),
-            ("add_input", dict(new, optional=True), "model 'm', tensor 'T': the model expects optional True but the model configuration specifies optional False"),
-            ("add_output", dict(new, optional=True), "output 'T' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' and 'dims'."),
-            ("add_input", {"data_type": "TYPE_INT8", "dims": []}, "input in auto-complete-config function for model 'm' is missing 'name' property."),
-            ("add_input", {"name": "X", "dims": []}, "input 'X' in auto-complete-config function for model 'm' is missing 'data_type' property."),
-            ("add_output", {"name": "X", "data_type": "TYPE_INT8"}, "output 'X' in auto-complete-config function for model 'm' is missing 'dims' property."),
-            ("set_model_transaction_policy", {"coupled": 1}, "model transaction property in auto-complete-config function for model 'm' contains property other than 'decoupled'."),
-            ("set_model_transaction_policy", {"decoupled": True}, "trying to change decoupled property in auto-complete-config for model 'm', which is already set to 'False'."),
+            ("set_max_batch_size", 2,
+                "configuration specified max_batch_size 4, but in auto-complete-config function for model 'm' "
+                "specified max_batch_size 2"),
+            ("add_input", dict(new, data_type="TYPE_INT8"),
+                "unable to load model 'm', configuration expects datatype TYPE_FP32 for input 'T', model provides "
+                "TYPE_INT8"),
+            ("add_output", dict(new, dims=[5]),
+                "model 'm', tensor 'T': the model expects dims [5] but the model configuration specifies dims [4]"),
+            ("add_input", dict(new, optional=True),
+                "model 'm', tensor 'T': the model expects optional True but the model configuration specifies "
+                "optional False"),
+            ("add_output", dict(new, optional=True),
+                "output 'T' in auto-complete-config function for model 'm' contains property other than 'name', "
+                "'data_type' and 'dims'."),
+            ("add_input", {"data_type": "TYPE_INT8", "dims": []},
+                "input in auto-complete-config function for model 'm' is missing 'name' property."),
+            ("add_input", {"name": "X", "dims": []},
+                "input 'X' in auto-complete-config function for model 'm' is missing 'data_type' property."),
+            ("add_output", {"name": "X", "data_type": "TYPE_INT8"},
+                "output 'X' in auto-complete-config function for model 'm' is missing 'dims' property."),
+            ("set_model_transaction_policy", {"coupled": 1},
+                "model transaction property in auto-complete-config function for model 'm' contains property other "
+                "than 'decoupled'."),
+            ("set_model_transaction_policy", {"decoupled": True},
+                "trying to change decoupled property in auto-complete-config for model 'm', which is already set to "
+                "'False'."),
         ]
         for function, argument, text in cases:
             with self.subTest(text), self.assertRaises(ValueError) as caught:
@@ -141,7 +157,8 @@ class Tensor(unittest.TestCase):
         for number in range(1, 13):
             array = np.array([[0, 1]], dtype=pb.triton_to_numpy_type(number))
             tensor = pb.Tensor("T", array)
-            self.assertEqual((tensor.name(), tensor.triton_dtype(), tensor.shape(), tensor.is_cpu()), ("T", number, [1, 2], True))
+            seen = tensor.name(), tensor.triton_dtype(), tensor.shape(), tensor.is_cpu()
+            self.assertEqual(seen, ("T", number, [1, 2], True))
             self.assertIs(tensor.as_numpy(), array)
 
     def test_made_fit(self):
@@ -288,8 +305,10 @@ class Request(unittest.TestCase):
         for arguments, text in [
             (dict(correlation_id=1.5), "Correlation ID must be integer or string"),
             (dict(inputs=[None]), "Input tensor for request with id '' and model name 'm' should not be empty."),
-            (dict(requested_output_names=[""]), "Requested output name for request with id '' and model name 'm' should not be empty."),
-            (dict(parameters={"a": [1]}), "Expect parameters values to have type bool/int/str, found type <class 'list'>"),
+            (dict(requested_output_names=[""]),
+                "Requested output name for request with id '' and model name 'm' should not be empty."),
+            (dict(parameters={"a": [1]}),
+                "Expect parameters values to have type bool/int/str, found type <class 'list'>"),
             (dict(parameters={1: 1}), "Expect parameters keys to have type str, found type <class 'int'>"),
         ]:
             with self.assertRaises(pb.TritonModelException) as caught:
@@ -329,7 +348,8 @@ class Response(unittest.TestCase):
 
 class Errors(unittest.TestCase):
     def test_codes(self):
-        names = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"]
+        names = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS",
+            "CANCELLED"]
         self.assertEqual([getattr(pb.TritonError, name) for name in names], list(range(8)))
         self.assertEqual(pb.TritonError("x").code(), pb.TritonError.INTERNAL)
         with self.assertRaises(TypeError):
@@ -437,7 +457,8 @@ class Arena(unittest.TestCase):
         for what, made in (
             ("answer", lambda: codec.responses([(1, 0, pb.InferenceResponse([tensor]), None)])),
             ("answer of a series", lambda: codec.one((1, 0, pb.InferenceResponse([tensor]), None), 5, 5)),
-            ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]), 0, 0)),
+            ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]),
+                0, 0)),
         ):
             with self.subTest(what):
                 _, kept = made()
@@ -452,7 +473,8 @@ class Arena(unittest.TestCase):
         codec = _nereid_codec.Codec(_nereid_arena.Down(down), up)
         own = up.empty((3000,), np.dtype(np.float32))
         (slot,) = up._empties.values()
-        tensors = [pb.Tensor("A", np.zeros(50000)), pb.Tensor("B", own), pb.Tensor("C", np.array(["x" * 50000], np.object_))]
+        text = np.array(["x" * 50000], np.object_)
+        tensors = [pb.Tensor("A", np.zeros(50000)), pb.Tensor("B", own), pb.Tensor("C", text)]
         bad = pb.Tensor("D", np.array(["\ud800"], np.object_))
         with self.assertRaises(UnicodeEncodeError):
             codec.responses([(1, 0, pb.InferenceResponse(tensors + [bad]), None)])
@@ -495,21 +517,29 @@ class Requests(unittest.TestCase):
     @staticmethod
     def seen(request):
         return (
-            request._ticket, request._id, request._correlation, request._parameters, list(request._outputs), request._model,
-            request._version, request._flags, request._timeout, request._priority, request._trace is None, request._release,
+            request._ticket, request._id, request._correlation, request._parameters, list(request._outputs),
+            request._model,
+            request._version, request._flags, request._timeout, request._priority, request._trace is None,
+            request._release,
             request._state and request._state._index, request._sender._ticket, list(request._sender._outputs),
-            [(t.name(), t.triton_dtype(), t.shape(), t.as_numpy().tolist(), t.as_numpy().flags.writeable) for t in request.inputs()],
+            [
+                (t.name(), t.triton_dtype(), t.shape(), t.as_numpy().tolist(), t.as_numpy().flags.writeable)
+                for t in request.inputs()
+            ],
         )  # fmt: skip
 
     @staticmethod
     def some(choose):
         arrays = [
             np.arange(4, dtype=np.float32), np.arange(4, dtype=np.int32), np.arange(4, dtype=np.float32).reshape(2, 2),
-            np.array([b"ab", b"c"], np.object_), np.zeros((0, 3), np.int8), np.arange(8, dtype=np.int16), np.float64([7]),
+            np.array([b"ab", b"c"], np.object_), np.zeros((0, 3), np.int8), np.arange(8, dtype=np.int16),
+            np.float64([7]),
         ]  # fmt: skip
-        tensors = [pb.Tensor(choose.choice("AB"), choose.choice(arrays)) for _ in range(choose.choice([1, 1, 1, 1, 0, 2]))]
+        count = choose.choice([1, 1, 1, 1, 0, 2])
+        tensors = [pb.Tensor(choose.choice("AB"), choose.choice(arrays)) for _ in range(count)]
         request = pb.InferenceRequest(
-            request_id=choose.choice(["", "", "x", "8 bytes."]), correlation_id=choose.choice([0, 0, 5, "z"]), inputs=tensors,
+            request_id=choose.choice(["", "", "x", "8 bytes."]), correlation_id=choose.choice([0, 0, 5, "z"]),
+            inputs=tensors,
             requested_output_names=choose.choice([["O"], ["P"], []]), flags=choose.choice([0, 0, 1, 4]),
             timeout=choose.choice([0, 0, 9]), parameters=choose.choice([None, None, {"k": 1}]),
         )  # fmt: skip
@@ -539,7 +569,8 @@ class Requests(unittest.TestCase):
         self.old._request_at = None  # it must do without
         for first in (2, 3):
             body = self.body([request, request], first)
-            self.assertEqual(*([self.seen(r) for r in c.requests(body, "m", 1, [], None)] for c in (self.old, self.codec())))
+            codecs = self.old, self.codec()
+            self.assertEqual(*([self.seen(r) for r in c.requests(body, "m", 1, [], None)] for c in codecs))
 
     def test_what_is_remembered_is_bounded(self):
         tensor = pb.Tensor("A", np.arange(4, dtype=np.float32))
@@ -557,7 +588,8 @@ class Requests(unittest.TestCase):
         self.assertEqual(form.unlike, 0)
 
     def test_what_does_not_decode(self):
-        request = pb.InferenceRequest(inputs=[pb.Tensor("A", np.arange(4, dtype=np.float32))], requested_output_names=["O"])
+        request = pb.InferenceRequest(inputs=[pb.Tensor("A", np.arange(4, dtype=np.float32))],
+            requested_output_names=["O"])
         good = self.body([request], 1)
         self.old.requests(bytearray(good), "m", 1, [], None)
         for at in range(len(good)):
@@ -583,7 +615,8 @@ class Series(unittest.TestCase):
         self.addCleanup(os.close, fd)
         sent = queue.Queue()
         up = _nereid_arena.Up(fd)
-        held = _nereid_series.Held(_nereid_codec.Codec(None, up), up, lambda execution, body, last: sent.put(last), None)
+        codec = _nereid_codec.Codec(None, up)
+        held = _nereid_series.Held(codec, up, lambda execution, body, last: sent.put(last), None)
         answer = (1, 0, pb.InferenceResponse([pb.Tensor("OUT", np.zeros(1))]), None)
         held.begin(1)
         while held._wake.is_set():
@@ -616,7 +649,8 @@ class FrameworkBatches(unittest.TestCase):
         told = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
         model.initialize({"model_config": json.dumps(told), "model_name": "m"})
         requests = [
-            pb.InferenceRequest(model_name="m", inputs=[pb.Tensor("IN", np.full((1, 2), v, np.float32))], requested_output_names=["OUT"])
+            pb.InferenceRequest(model_name="m", inputs=[pb.Tensor("IN", np.full((1, 2), v, np.float32))],
+                requested_output_names=["OUT"])
             for v in values
         ]
         return model, model.execute(requests)
