@@ -131,7 +131,7 @@ export async function edges({ base, page, report, digits, zip }) {
     });
     await page.getByRole("link", { name: "History" }).click();
     await eventually(() => asked, (text) => text !== "");
-    report.check(asked.includes("not saved"), `the page asked: ${asked}`);
+    report.check(asked.includes("unsaved changes"), `the page asked: ${asked}`);
     const url = await eventually(() => page.url(), (u) => u.endsWith("/config"));
     report.check(url.endsWith("/config") && (await page.locator(".cm-line", { hasText: "# mine" }).count()) > 0, `the page stayed: ${url}`);
     await button("Discard changes").click();
