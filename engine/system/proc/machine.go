@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Root is where the proc file system usually is. The functions with a parameter root read the one that is mounted there.
+// Root is where the proc file system usually is mounted. Functions with a parameter root read the one that is there.
 const Root = "/proc"
 
 // tick is the unit of the times in /proc. USER_HZ is 100 on every architecture that Go supports.
