@@ -138,7 +138,7 @@ func killWriter(t *testing.T, dir string, n int) (revision int64, setting int) {
 	return revision, setting
 }
 
-func TestDiskFaultsAreOutlived(t *testing.T) {
+func TestStoreRecoversFromDiskFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		breakIt, mend  string

@@ -43,7 +43,7 @@ func latency(ds ...time.Duration) []byte {
 
 func text(s string) *string { return &s }
 
-func TestRecordsComeBack_E050(t *testing.T) {
+func TestRecordsAreReadBack_E050(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		open func(t *testing.T) *Store
@@ -69,8 +69,9 @@ func testRecords(t *testing.T, s *Store) {
 	now := nowUS()
 	start := now - now%second - 10*second
 	want := Sample{Model: "m", Version: 3, StartUS: start, Requests: 10, Successes: 6, Failures: Failures{1, 1, 1, 1},
-		Inferences: 12, Executions: 5, BatchRows: 13, QueueNS: 1, ComputeInputNS: 2, ComputeInferNS: 3, ComputeOutputNS: 4,
-		RequestNS: 20, Latency: latency(time.Millisecond)}
+		Inferences: 12, Executions: 5, BatchRows: 13, QueueNS: 1, ComputeInputNS: 2, ComputeInferNS: 3,
+		ComputeOutputNS: 4,
+		RequestNS:       20, Latency: latency(time.Millisecond)}
 	bare := Sample{Model: "m", Version: 4, StartUS: start, Requests: 1, Successes: 1}
 	s.RecordSamples([]Sample{want, bare, {Model: "", StartUS: start}, {Model: "m", Requests: -1},
 		{Model: "m", Latency: []byte{9}}})
@@ -243,7 +244,8 @@ func TestRollUpsAreExact(t *testing.T) {
 			d := randomLatency(r)
 			p := Sample{Model: "m", Version: 1 + r.Int64N(2), StartUS: base + r.Int64N(2*hour), Requests: 1,
 				Successes:  r.Int64N(2),
-				Inferences: r.Int64N(9), Executions: 1, BatchRows: r.Int64N(9), QueueNS: r.Int64N(1e9), RequestNS: int64(d), Latency: latency(d)}
+				Inferences: r.Int64N(9), Executions: 1, BatchRows: r.Int64N(9), QueueNS: r.Int64N(1e9),
+				RequestNS: int64(d), Latency: latency(d)}
 			batch = append(batch, p)
 			for _, level := range levels {
 				at := p.StartUS / level.width * level.width

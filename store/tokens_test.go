@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTokensOutliveTheStore: what was acknowledged is there after the next start, what was revoked is not.
-func TestTokensOutliveTheStore(t *testing.T) {
+// TestTokensSurviveAReopen: what was acknowledged is there after the next start, what was revoked is not.
+func TestTokensSurviveAReopen(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), dir, Options{})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestTokenIsChecked(t *testing.T) {
 	}
 }
 
-func TestScopesOpenWhatTheySay_B082(t *testing.T) {
+func TestScopesLimitTokens_B082(t *testing.T) {
 	tokens := open(t, Options{})
 	for _, tt := range []struct {
 		name  string
@@ -89,7 +89,7 @@ func TestScopesOpenWhatTheySay_B082(t *testing.T) {
 }
 
 // TestRevokedAtOnce: the very next check refuses; the token stays away after a start, and others stay.
-func TestRevokedAtOnce_B082(t *testing.T) {
+func TestRevocationTakesEffectAtOnce_B082(t *testing.T) {
 	tokens := open(t, Options{})
 	gone, a := create(t, tokens, "a", Infer)
 	_, b := create(t, tokens, "b", Infer)
@@ -119,7 +119,7 @@ func TestRevokedAtOnce_B082(t *testing.T) {
 	}
 }
 
-func TestRevokedAlthoughTheStoreFails(t *testing.T) {
+func TestRevocationHoldsIfTheStoreFails(t *testing.T) {
 	tokens := open(t, Options{Always: true})
 	_, text := create(t, tokens, "a", Infer)
 	tokens.store.Close()

@@ -69,7 +69,7 @@ func TestH10_RenewalWithoutARestart(t *testing.T) {
 	seen("first") // the key is not there yet
 	seen("first")
 	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
-		t.Errorf("a renewal that is half way is told %d times, want once\n%s", n, log.String())
+		t.Errorf("a half-finished renewal is reported %d times, want once\n%s", n, log.String())
 	}
 	write(t, key, newKey)
 	seen("second")
@@ -90,7 +90,7 @@ func write(t *testing.T, name string, b []byte) {
 	}
 }
 
-func TestFilesAreLookedAtAtMostOnceASecond(t *testing.T) {
+func TestFilesAreCheckedAtMostOncePerSecond(t *testing.T) {
 	dir, authority := t.TempDir(), certstest.NewAuthority(t)
 	cert, key, _ := authority.Write(t, dir, certstest.Leaf{})
 	s := &source{files: Files{Cert: cert, Key: key}, log: slog.New(slog.DiscardHandler), every: 1 << 62}

@@ -100,7 +100,8 @@ func TestBackendsCheckParameters(t *testing.T) {
 func TestInstanceGroupsOfAText(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit,
 		func(o *console.Options) { o.HostPolicies = map[string]affinity.Policy{"big": {Cores: []int{0, 1}}} })
-	v := get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
+	v := get[api.CheckResult](r, 200, "POST", "/api/config/check",
+		api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
 instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GPU gpus: [ 0, 2 ]
   rate_limiter { priority: 1 } passive: true } ]`})
 	if len(v.Groups) != 2 {
@@ -119,8 +120,8 @@ instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GP
 	}
 }
 
-// TestFixesMendTheText applies the first fix of the first fault.
-func TestFixesMendTheText(t *testing.T) {
+// TestFixesCorrectTheText applies the first fix of the first fault.
+func TestFixesCorrectTheText(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
 	for _, tc := range []struct{ name, text, want, label string }{
 		{"name", `name: "reddy"`, `name: "ready"`, `set name to "ready"`},

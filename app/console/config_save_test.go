@@ -81,7 +81,7 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 }
 
 // One version is loaded and unloaded from the page; each change is a revision that can be undone.
-func TestOneVersionAloneAndItsRevisions(t *testing.T) {
+func TestLoadsOfSingleVersionsAreRevisions(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	r.Write("ready/2/model.onnx", "good")
 	r.Write("ready/3/model.onnx", "good")

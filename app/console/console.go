@@ -49,7 +49,7 @@ type Options struct {
 	Server       machine.Description
 	Inference    inference.Server
 
-	// AllowedHosts are host names besides the loopback ones by which the console may be called.
+	// AllowedHosts are the host names, in addition to the loopback ones, by which the console may be called.
 	AllowedHosts []string
 	Access       settings.Access  // without Tokens: no access settings
 	Window       *settings.Window // nil: there is no native window

@@ -169,7 +169,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	}
 }
 
-func TestStreamTellsWhatHappens(t *testing.T) {
+func TestStreamReportsChanges(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
 	e := r.Stream("samples,event,models")
 	next[api.ModelsEvent](e, "models")

@@ -31,7 +31,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self' '
 //     asking the console, which refuses.
 type guard struct {
 	next         http.Handler
-	allowedHosts []string // host names besides the loopback ones
+	allowedHosts []string // host names in addition to the loopback ones
 	window       bool     // allows the origins of the native window
 	log          *slog.Logger
 }

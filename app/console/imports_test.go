@@ -100,7 +100,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 	if d.State != api.StateReady || d.ConfigExists || d.MaxBatchSize != 4 || d.Reason != "" {
 		t.Errorf("the model that was there serves: %+v", d)
 	}
-	// Mended, it goes in, and the old one lies in the trash.
+	// The corrected model is imported, and the old one is in the trash.
 	if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/broken/1/model.onnx",
 		strings.NewReader("good and new")); code != 204 {
 		t.Fatalf("PUT = %d %s", code, body)
@@ -317,7 +317,7 @@ func TestImportRefuses_B3(t *testing.T) {
 	}
 }
 
-func TestImportForABackendThatIsNotThere(t *testing.T) {
+func TestImportForAMissingBackend(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	im := r.Upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})
 	if len(im.Faults) != 1 || !strings.HasPrefix(im.Faults[0].Message,
@@ -333,7 +333,7 @@ func TestImportForABackendThatIsNotThere(t *testing.T) {
 }
 
 // What is wrong with a dropped file is said without the folder that it is staged in.
-func TestABrokenFileIsNamedWithoutItsStagingFolder(t *testing.T) {
+func TestErrorsDoNotNameTheStagingFolder(t *testing.T) {
 	im := newRig(t, engine.ModeExplicit).Upload("", map[string]string{"net.onnx": "bad file"})
 	if len(im.Faults) == 0 {
 		t.Fatal("a broken file has no fault")

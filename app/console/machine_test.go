@@ -45,7 +45,7 @@ func TestMachine(t *testing.T) {
 		}
 		if told := next[api.Machine](r.Stream("machine"), "machine"); told.CPUBusy == nil ||
 			*told.CPUBusy < 0 || *told.CPUBusy > 1 {
-			t.Errorf("the stream tells %+v, want how busy the cores are", told)
+			t.Errorf("the stream reports %+v, want how busy the cores are", told)
 		}
 	})
 	t.Run("with GPUs", func(t *testing.T) {

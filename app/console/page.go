@@ -14,7 +14,7 @@ import (
 	"nereid/app/history"
 )
 
-// configScript tells the page where the interface is: on its own origin. The window serves another script.
+// configScript sets the URL of the interface for the page: its own origin. The window serves another script.
 func configScript(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	_, _ = w.Write([]byte("window.__base = \"\";\n")) // fails only if the client has gone

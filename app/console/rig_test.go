@@ -140,8 +140,11 @@ func (r *rig) startEngine(mode engine.ControlMode, backends []backend.Backend, r
 				Loaded: func(m string, v int64, d time.Duration, _ bool) {
 					rec.Event(history.Event{Kind: history.Load, Model: m, Version: v, Detail: history.Took(d)})
 				},
-				VersionsChosen: func(m string, before, after []int64) { keep(configs.VersionsRevision(m, before, after)) },
-				Overridden:     func(m, before, config string) { keep(configs.OverrideRevision(m, before, config)) },
+				VersionsChosen: func(m string, before,
+					after []int64) {
+					keep(configs.VersionsRevision(m, before, after))
+				},
+				Overridden: func(m, before, config string) { keep(configs.OverrideRevision(m, before, config)) },
 			},
 		},
 		Mode: mode, StartupModels: []string{"*"}, PollInterval: 50 * time.Millisecond,

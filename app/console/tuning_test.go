@@ -20,7 +20,7 @@ import (
 	"nereid/store"
 )
 
-// fakeTuner measures what a test tells it to, one event after the other. The real one is tested in package app.
+// fakeTuner reports the events that a test sends. The real one is tested in package app.
 type fakeTuner struct {
 	events chan tuning.Event // closed: the search has ended
 	err    error
@@ -267,7 +267,7 @@ func TestMeasuring(t *testing.T) {
 }
 
 // A repository that the server may not write is tuned, and not changed.
-func TestTuningOfWhatIsNotWritable(t *testing.T) {
+func TestTuningOfAReadOnlyModel(t *testing.T) {
 	r, _ := tuningRig(t)
 	rec := storedTuning{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone},
 		Trials: []api.TuningTrial{{}}},

@@ -43,7 +43,7 @@ func TestLocale(t *testing.T) {
 	}
 }
 
-func TestMenuSpeaksTheUsersLanguage(t *testing.T) {
+func TestMenuIsInTheUsersLanguage(t *testing.T) {
 	for locale, want := range map[string]string{"": "Quit", "de_DE.UTF-8": "Quit", "zh_CN.UTF-8": "退出"} {
 		if got := wordsFor(func(k string) string { return map[string]string{"LANG": locale}[k] }).quit; got != want {
 			t.Errorf("the menu's last entry under LANG=%q is %q, want %q", locale, got, want)
@@ -110,7 +110,7 @@ func TestPageHandler(t *testing.T) {
 	}
 }
 
-func TestFirstCallIsThePages(t *testing.T) {
+func TestFirstCallOfThePageIsNoticed(t *testing.T) {
 	calls := 0
 	h := firstCall(http.NotFoundHandler(), func() { calls++ })
 	for _, tt := range []struct {

@@ -25,7 +25,7 @@ const (
 	showAnswer   = "nereid: shown\n"
 )
 
-// ErrNoWindow: the program that holds the data folder has no window, or does not answer.
+// ErrNoWindow is returned if the program that holds the data folder has no window, or does not answer.
 var ErrNoWindow = errors.New("no window to show")
 
 // handover is the content of the file.

@@ -69,7 +69,7 @@ func (m *model) take(faults modelconfig.Faults) {
 		if f.File == "" {
 			f.File = m.src.Folder
 		}
-		if !slices.Contains(m.faults, f) { // what all versions have is told once
+		if !slices.Contains(m.faults, f) { // a fault of all versions is reported once
 			m.faults = append(m.faults, f)
 		}
 	}
@@ -88,7 +88,7 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 	numbers := src.Numbers()
 	var entries []os.DirEntry
 	if len(numbers) > 0 {
-		entries, _ = os.ReadDir(m.version(numbers[len(numbers)-1])) // empty: the file is missing, which is told below
+		entries, _ = os.ReadDir(m.version(numbers[len(numbers)-1])) // empty: the missing file is reported below
 	}
 	more := modelconfig.CompleteBackend(m.cfg, src.Name, entries)
 	m.take(more)

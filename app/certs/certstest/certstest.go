@@ -19,7 +19,7 @@ import (
 
 // Authority signs certificates.
 type Authority struct {
-	// Pool holds the authority, for whoever is to trust it.
+	// Pool has the authority, for those that trust it.
 	Pool *x509.CertPool
 	// PEM is its certificate.
 	PEM  []byte
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Leaf says what a certificate is to say. The zero value: valid now, for 127.0.0.1 and localhost.
+// Leaf describes a certificate. The zero value is valid now, for 127.0.0.1 and localhost.
 type Leaf struct {
 	Hosts    []string // names and addresses
 	Expired  bool
@@ -36,7 +36,7 @@ type Leaf struct {
 	Lifetime time.Duration
 }
 
-// NewAuthority makes an authority of its own.
+// NewAuthority makes a new authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{Pool: x509.NewCertPool(), key: newKey(t)}

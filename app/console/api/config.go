@@ -43,7 +43,8 @@ type CheckRequest struct {
 // CheckResult lists all faults.
 type CheckResult struct {
 	Faults List[Fault] `json:"faults"`
-	// Completed is the configuration with the additions from the model file and the defaults; empty if there are errors.
+	// Completed is the configuration with the additions from the model file and the defaults; empty if there are
+	// errors.
 	Completed string `json:"completed"`
 	// Groups are the instance groups of the text, without defaults.
 	Groups List[InstanceGroup] `json:"groups"`

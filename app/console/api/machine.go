@@ -5,8 +5,8 @@ type Machine struct {
 	// TMs is when it was read.
 	TMs  int64 `json:"tMs"`
 	CPUs int   `json:"cpus"`
-	// CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null if
-	// unknown.
+	// CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null
+	// if unknown.
 	CPUBusy *float64 `json:"cpuBusy"`
 	// MemoryBytes is the memory that the server may use, MemoryFreeBytes what is free of it; 0 if unknown.
 	MemoryBytes     int64 `json:"memoryBytes"`
@@ -77,8 +77,8 @@ type Instance struct {
 	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL. With KIND_GPU, GPU is the index of the GPU.
 	Kind string `json:"kind"`
 	GPU  int    `json:"gpu"`
-	// HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such as
-	// "cpu-cores=0-3 numa-node=0"; it may be empty.
+	// HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such
+	// as "cpu-cores=0-3 numa-node=0"; it may be empty.
 	HostPolicy string `json:"hostPolicy"`
 	Affinity   string `json:"affinity"`
 	// Passive instances take no requests.

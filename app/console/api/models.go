@@ -42,7 +42,7 @@ type Model struct {
 	GPUBytes int64 `json:"gpuBytes"`
 	// MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured.
 	MemorySource string `json:"memorySource"`
-	// GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it
+	// GPUSource is the source of GPUBytes; it may also be "difference": by how much the memory in use grew as it
 	// was loaded.
 	GPUSource string `json:"gpuSource"`
 	// Pinned: it stays in memory whatever the budget.

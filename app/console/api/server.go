@@ -105,8 +105,8 @@ type ClientError struct {
 type Desktop struct {
 	// KeepRunning: closing the window hides it, and the server runs on. A second start shows it again.
 	KeepRunning bool `json:"keepRunning"`
-	// Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is not
-	// possible.
+	// Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is
+	// not possible.
 	Autostart       bool   `json:"autostart"`
 	AutostartPath   string `json:"autostartPath"`
 	AutostartWhyNot string `json:"autostartWhyNot"`

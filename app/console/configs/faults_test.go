@@ -24,7 +24,8 @@ func TestFixesFollowTheModelFile(t *testing.T) {
 		{"dims", `dims: [ 5 ] # so`, "write dims: [ 3, -1 ]; the batch dimension is not in dims", "input[0].dims",
 			"dims: [ 3, -1 ] # so"},
 		{"dims with reasons before", `dims: [ 4 ]`,
-			"while max_batch_size is 0 the dims are the whole shape: write dims: [ -1, 4 ], or set max_batch_size to 1 or more",
+			"while max_batch_size is 0 the dims are the whole shape: write dims: [ -1, 4 ], or set max_batch_size " +
+				"to 1 or more",
 			"input[0].dims", "dims: [ -1, 4 ]"},
 		{"dims without a colon", `dims[5]`, "write dims: [ 4 ]", "input[0].dims", "dims: [ 4 ]"},
 		{"one dimension a line", `dims: 5`, "write dims: [ 4 ]", "input[0].dims", ""},

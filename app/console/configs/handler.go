@@ -59,7 +59,8 @@ func instanceGroups(text string) (out []api.InstanceGroup) {
 	for _, g := range cfg.GetInstanceGroup() {
 		v := api.InstanceGroup{
 			Name: g.GetName(), Kind: g.GetKind().String(), Count: int(g.GetCount()), HostPolicy: g.GetHostPolicy(),
-			Passive: g.GetPassive(), Other: g.GetRateLimiter() != nil || len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0,
+			Passive: g.GetPassive(), Other: g.GetRateLimiter() != nil ||
+				len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0,
 		}
 		for _, id := range g.GetGpus() {
 			v.GPUs = append(v.GPUs, int(id))

@@ -13,9 +13,12 @@ import (
 func TestEventKindsAreTheSame(t *testing.T) {
 	for kind, want := range map[string]api.EventKind{
 		record.ServerStart: api.EventServerStart, record.ServerStop: api.EventServerStop, record.Load: api.EventLoad,
-		record.LoadFailed: api.EventLoadFailed, record.Reload: api.EventReload, record.ReloadFailed: api.EventReloadFailed,
-		record.Unload: api.EventUnload, record.Evict: api.EventEvict, record.Import: api.EventImport, record.ImportFailed: api.EventImportFailed,
-		record.ConfigSaved: api.EventConfigSaved, record.ConfigRestored: api.EventConfigRestored, record.ModelDeleted: api.EventModelDeleted,
+		record.LoadFailed: api.EventLoadFailed, record.Reload: api.EventReload,
+		record.ReloadFailed: api.EventReloadFailed,
+		record.Unload:       api.EventUnload, record.Evict: api.EventEvict, record.Import: api.EventImport,
+		record.ImportFailed: api.EventImportFailed,
+		record.ConfigSaved:  api.EventConfigSaved, record.ConfigRestored: api.EventConfigRestored,
+		record.ModelDeleted:  api.EventModelDeleted,
 		record.ModelRestored: api.EventModelRestored, record.RepositoryError: api.EventRepositoryError,
 		record.ClientError: api.EventClientError, record.HistoryDropped: api.EventHistoryDropped,
 	} {

@@ -45,7 +45,8 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 		}
 		root := filepath.Dir(to)
 		if free, ok := folders.FreeBytes(root); ok && done == 0 && uint64(total) > free {
-			return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total, free, root)
+			return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total,
+				free, root)
 		}
 		return copyFile(ctx, p, at, wrote)
 	})

@@ -91,7 +91,7 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A file may take longer to arrive than an import lives without a call.
-func TestImportsThatAreBeingWrittenStay(t *testing.T) {
+func TestImportsInUseDoNotExpire(t *testing.T) {
 	h := newHandler(t)
 	im, err := h.Create(request(t, "", nil), &api.ImportCreate{})
 	if err != nil {

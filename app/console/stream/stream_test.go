@@ -8,7 +8,7 @@ import (
 	"nereid/app/console/api"
 )
 
-func TestSlowReaderIsCutOff(t *testing.T) {
+func TestSlowReaderIsDisconnected(t *testing.T) {
 	h := NewHub()
 	slow, quick := h.join([]string{"event"}), h.join([]string{"event"})
 	for range queueSize + 1 {

@@ -155,7 +155,10 @@ export interface CheckRequest {
 /** CheckResult lists all faults. */
 export interface CheckResult {
   faults: Fault[];
-  /** Completed is the configuration with the additions from the model file and the defaults; empty if there are errors. */
+  /**
+   * Completed is the configuration with the additions from the model file and the defaults; empty if there are
+   * errors.
+   */
   completed: string;
   /** Groups are the instance groups of the text, without defaults. */
   groups: InstanceGroup[];
@@ -527,8 +530,8 @@ export interface Machine {
   tMs: number;
   cpus: number;
   /**
-   * CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null if
-   * unknown.
+   * CPUBusy is the share of all cores that was busy since the last reading, from 0 to 1. It counts all programs; null
+   * if unknown.
    */
   cpuBusy: number | null;
   /** MemoryBytes is the memory that the server may use, MemoryFreeBytes what is free of it; 0 if unknown. */
@@ -601,8 +604,8 @@ export interface Instance {
   kind: string;
   gpu: number;
   /**
-   * HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such as
-   * "cpu-cores=0-3 numa-node=0"; it may be empty.
+   * HostPolicy is the name of the host policy that applies. Affinity is its content in the form of the option, such
+   * as "cpu-cores=0-3 numa-node=0"; it may be empty.
    */
   hostPolicy: string;
   affinity: string;
@@ -728,7 +731,7 @@ export interface Model {
   /** MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured. */
   memorySource: string;
   /**
-   * GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it
+   * GPUSource is the source of GPUBytes; it may also be "difference": by how much the memory in use grew as it
    * was loaded.
    */
   gpuSource: string;
@@ -956,8 +959,8 @@ export interface Desktop {
   /** KeepRunning: closing the window hides it, and the server runs on. A second start shows it again. */
   keepRunning: boolean;
   /**
-   * Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is not
-   * possible.
+   * Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot is why that is
+   * not possible.
    */
   autostart: boolean;
   autostartPath: string;

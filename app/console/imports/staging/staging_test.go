@@ -139,7 +139,8 @@ func TestArrange(t *testing.T) {
 			want: []string{"1/model.onnx/model.onnx",
 				"1/model.onnx/weights"}, kind: api.ImportFolder, model: "big", versions: []string{"1"}},
 		{name: "two ONNX files, one the model", put: []string{"m/model.onnx", "m/other.onnx"},
-			want: []string{"1/model.onnx", "1/other.onnx"}, kind: api.ImportFolder, model: "m", versions: []string{"1"}},
+			want: []string{"1/model.onnx", "1/other.onnx"}, kind: api.ImportFolder, model: "m",
+			versions: []string{"1"}},
 		{name: "a Python model", put: []string{"py/config.pbtxt", "py/1/model.py", "py/1/w.pt"},
 			want: []string{"1/model.py", "1/w.pt",
 				"config.pbtxt"}, kind: api.ImportFolder, model: "py", versions: []string{"1"}, code: 2},
@@ -313,7 +314,7 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-func TestPutAtTheSameTime(t *testing.T) {
+func TestConcurrentPuts(t *testing.T) {
 	a := newArea(t, Limits{Bytes: 1 << 20})
 	var wg sync.WaitGroup
 	for i := range 50 {
@@ -332,7 +333,7 @@ func TestPutAtTheSameTime(t *testing.T) {
 }
 
 // A file that is still coming when the Area goes away is an error, and leaves nothing.
-func TestRemoveWhileAFileComes(t *testing.T) {
+func TestRemoveDuringAnUpload(t *testing.T) {
 	a := newArea(t, Limits{})
 	r, w := io.Pipe()
 	done := make(chan error, 1)
