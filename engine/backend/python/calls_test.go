@@ -503,7 +503,7 @@ y = x`, ""),
 	for n, text := range map[float32]string{1: "../../m/1/model.py", 2: "/tmp/model.py", 4: "config"} {
 		t.Run(fmt.Sprintf("D044 B4 load_model with files that cannot be, %v", n), func(t *testing.T) {
 			if a := ask(n); a.err == nil || !strings.Contains(a.err.Error(), text) {
-				t.Errorf("%v, want an error that tells of %s", a.err, text)
+				t.Errorf("%v, want an error with %s", a.err, text)
 			}
 		})
 	}

@@ -95,12 +95,12 @@ if x[0] < 9:
 	for _, model := range []string{"a", "c"} {
 		go func() { answers <- r.one(request(model, map[string][]float32{"IN": {1}})) }()
 	}
-	t.Run("D9 a circle of three models is broken off", func(t *testing.T) {
+	t.Run("D9 a cycle of three models is broken", func(t *testing.T) {
 		for range 2 {
 			// One fails because of the cycle. By then the other may call a model that waits for it.
 			if a := <-answers; a.err == nil || !strings.Contains(a.err.Error(),
 				"wait for each other") && !strings.Contains(a.err.Error(), "would wait for itself") {
-				t.Errorf("%v, %v; want an error that tells of the circle", a.floats("OUT"), a.err)
+				t.Errorf("%v, %v; want an error about the cycle", a.floats("OUT"), a.err)
 			}
 		}
 	})

@@ -188,7 +188,7 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 			want(t, a, []float32{8, 9, 3}[i])
 		}
 	})
-	t.Run("D033 one that nobody waits for is not executed", func(t *testing.T) {
+	t.Run("D033 a cancelled request is not executed", func(t *testing.T) {
 		requests := vectors(1, 10, 2) // the second one ends the process
 		requests[1].Cancel()
 		answers, _ := g.run(requests...)

@@ -236,7 +236,7 @@ continue
 			t.Error(err)
 		}
 	})
-	t.Run("D2 a request whose input lies with a process that has ended", func(t *testing.T) {
+	t.Run("D2 a request whose input is in the memory of a process that has ended", func(t *testing.T) {
 		g.set(1)
 		waiting := g.must(g.ask("OUT"))
 		g.set(7)

@@ -192,7 +192,7 @@ if x[0] == 41:
 			defer close(done)
 			good(t, 11)
 		}()
-		until(t, "it was looked after, more often than a circle takes", func() bool {
+		until(t, "it was checked more often than a cycle needs", func() bool {
 			return strings.Count(r.log.String(), "a model's call is not answered yet") > 4
 		})
 		r.writeAt(filepath.Join(folder, "go on"))
@@ -210,7 +210,7 @@ if x[0] == 41:
 		}
 		wg.Wait()
 	})
-	t.Run("D040 exec on a thread that nobody waits for", func(t *testing.T) {
+	t.Run("D040 exec on a thread that no code waits for", func(t *testing.T) {
 		good(t, 21)
 		there(t, "thread")
 	})

@@ -398,7 +398,7 @@ func sessionConfig(c *inferencepb.ModelConfig, settings map[string]string) ([]by
 	if err := errors.Join(number("TF_NUM_INTRA_THREADS", 2), number("TF_NUM_INTER_THREADS", 5)); err != nil {
 		return nil, err
 	}
-	// each instance is a process: there is nobody to share with
+	// Each instance is a process, so sessions cannot be shared.
 	if _, err := count(c, "MAX_SESSION_SHARE_COUNT"); err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func TestArenaReserve(t *testing.T) {
 	i, found := a.find(at - HeaderSize)
 	a.mu.Unlock()
 	if !found || a.blocks[i].busy {
-		t.Error("the slot is not free when nobody has it")
+		t.Error("the slot is not free after its last release")
 	}
 	size := a.Size()
 	for range 100 { // for requests that are never sent

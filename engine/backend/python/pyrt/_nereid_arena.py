@@ -75,7 +75,7 @@ class Down:
         """Returns the data of a slot. The slot is freed when nothing refers to the array's memory any more."""
         mapped = self._mapped
         if at < TABLE + HEADER or not mapped.reach(at + length):
-            raise ValueError("a slot of %d bytes at %d lies outside of the arena" % (length, at))
+            raise ValueError("a slot of %d bytes at %d is outside the arena" % (length, at))
         memory = mapped.input(at, length)
         ref = weakref.ref(memory, self._free)
         self._taken[id(ref)] = (ref, mapped.map, at - HEADER)
@@ -89,7 +89,7 @@ class Down:
         """Returns a copy of a slot's data and frees the slot."""
         mapped = self._mapped
         if at < TABLE + HEADER or not mapped.reach(at + length):
-            raise ValueError("a frame of %d bytes at %d lies outside of the arena" % (length, at))
+            raise ValueError("a frame of %d bytes at %d is outside the arena" % (length, at))
         data = bytearray(mapped.map[at : at + length])
         mapped.map[at - HEADER] = 0
         return data

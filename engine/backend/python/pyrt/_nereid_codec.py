@@ -109,7 +109,7 @@ class Codec:
         """Returns the bytes of a tensor, an ndarray."""
         if place == IN_FRAME:
             if offset + length > len(body):
-                raise Broken("tensor '%s' lies outside of its frame" % name)
+                raise Broken("tensor '%s' is outside its frame" % name)
             return np.frombuffer(body, np.uint8, length, offset)
         if place == IN_DOWN:
             return self._down.take(offset, length)

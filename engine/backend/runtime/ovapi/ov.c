@@ -213,7 +213,7 @@ char *nrd_ov_request(void *compiled, void **request) {
 }
 void nrd_ov_free_request(void *request) { ov.infer_request_free(request); }
 
-// put gives a request a tensor, which it shares, and lets go of ours.
+// put gives a tensor to a request, which shares it, and frees this reference.
 static char *put(void *request, void *port, void *tensor) {
   char *error = failed(ov.infer_request_set_tensor_by_const_port(request, port, tensor));
   ov.tensor_free(tensor);

@@ -278,7 +278,7 @@ func (r *Runner) drop(i int) {
 	}
 }
 
-// Reset lets go of the inputs that were put, and of the outputs that were not kept.
+// Reset releases the inputs that were put and the outputs that were not kept.
 func (r *Runner) Reset() {
 	for i := range r.values {
 		r.drop(i)

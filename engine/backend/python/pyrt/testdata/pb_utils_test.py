@@ -39,12 +39,12 @@ class Lookups(unittest.TestCase):
         self.assertIsNone(pb.get_output_tensor_by_name(response, "C"))
 
     def test_configuration(self):
-        told = {"input": [{"name": "I", "dims": [1]}], "output": [{"name": "O", "dims": [2]}]}
-        self.assertEqual(pb.get_input_config_by_name(told, "I")["dims"], [1])
-        self.assertEqual(pb.get_output_config_by_name(told, "O")["dims"], [2])
-        self.assertIsNone(pb.get_input_config_by_name(told, "O"))
+        config = {"input": [{"name": "I", "dims": [1]}], "output": [{"name": "O", "dims": [2]}]}
+        self.assertEqual(pb.get_input_config_by_name(config, "I")["dims"], [1])
+        self.assertEqual(pb.get_output_config_by_name(config, "O")["dims"], [2])
+        self.assertIsNone(pb.get_input_config_by_name(config, "O"))
         self.assertIsNone(pb.get_output_config_by_name({}, "O"))
-        self.assertFalse(pb.using_decoupled_model_transaction_policy(told))
+        self.assertFalse(pb.using_decoupled_model_transaction_policy(config))
         self.assertTrue(pb.using_decoupled_model_transaction_policy({"model_transaction_policy": {"decoupled": True}}))
 
 
@@ -90,12 +90,12 @@ class ModelConfig(unittest.TestCase):
         made.add_input({"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True})
         made.add_output({"name": "O", "data_type": "TYPE_INT8", "dims": [-1]})
         made.set_model_transaction_policy({"decoupled": True})
-        told = made.as_dict()
-        self.assertEqual(told["max_batch_size"], 8)
-        self.assertEqual(told["dynamic_batching"], {})
-        self.assertEqual(told["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True}])
-        self.assertEqual(told["output"], [{"name": "O", "data_type": "TYPE_INT8", "dims": [-1]}])
-        self.assertEqual(told["model_transaction_policy"], {"decoupled": True})
+        config = made.as_dict()
+        self.assertEqual(config["max_batch_size"], 8)
+        self.assertEqual(config["dynamic_batching"], {})
+        self.assertEqual(config["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True}])
+        self.assertEqual(config["output"], [{"name": "O", "data_type": "TYPE_INT8", "dims": [-1]}])
+        self.assertEqual(config["model_transaction_policy"], {"decoupled": True})
 
     def test_keeps_what_agrees(self):
         present = {"name": "I", "data_type": "TYPE_FP32", "dims": [4]}
@@ -182,7 +182,7 @@ class DLPack(unittest.TestCase):
     def test_numpy_takes_ours(self):
         for number in range(1, 13):
             if number == 1 and np.lib.NumpyVersion(np.__version__) < "1.25.0":
-                continue  # it takes bool of nobody
+                continue  # it does not import bool
             array = np.array([[0, 1, 1], [1, 0, 1]], dtype=pb.triton_to_numpy_type(number))
             taken = np.from_dlpack(pb.Tensor("T", array))
             self.assertEqual(taken.dtype, array.dtype)
@@ -224,7 +224,7 @@ class DLPack(unittest.TestCase):
         self.assertEqual(array.tolist(), [0x3F80, 0x4000])
 
     def test_a_consumer_refuses(self):
-        # numpy does not know bfloat16. It says so from C, where the capsule dies while its exception is on the way.
+        # numpy does not have bfloat16. It raises in C, and the capsule is destroyed while the exception is set.
         array = np.array([0x3F80, 0x4000], dtype=np.uint16)
         tensor = pb.Tensor("B", array)
         tensor._code = 14
@@ -372,7 +372,7 @@ class Arena(unittest.TestCase):
         self.assertEqual(up.allocate(12000).at, slot.at)
 
     def test_a_slot_that_another_thread_has_taken(self):
-        # Between the end of an array that was sent and what follows from it, its slot may be somebody else's.
+        # Another thread may take the slot of an array that was sent, before the array's finalizer runs.
         up = _nereid_arena.Up(self.fd)
         array = up.empty((3000,), np.dtype(np.float32))
         (slot,) = up._empties.values()
@@ -430,7 +430,7 @@ class Arena(unittest.TestCase):
                         self.assertEqual([at >= 0 for at in sent], [True] if stays else [])
 
     def test_a_tensor_that_is_kept_when_it_was_sent_back(self):
-        # What the model makes of it then is no matter of the server's, which reads where the input lies.
+        # The server reads the input in place. So the model gets a copy, which it may change.
         arena = self.inputs()
         codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
         for more in ([], [pb.Tensor("MORE", np.zeros(1))]):
@@ -646,8 +646,8 @@ class Doubling(_nereid_framework.Framework):
 class FrameworkBatches(unittest.TestCase):
     def execute(self, *values):
         model = Doubling()
-        told = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
-        model.initialize({"model_config": json.dumps(told), "model_name": "m"})
+        config = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
+        model.initialize({"model_config": json.dumps(config), "model_name": "m"})
         requests = [
             pb.InferenceRequest(model_name="m", inputs=[pb.Tensor("IN", np.full((1, 2), v, np.float32))],
                 requested_output_names=["OUT"])
