@@ -150,7 +150,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// StartFailures returns an error for each model that failed to load at start; nil if none did or Start has not returned.
+// StartFailures returns an error for each model that failed to load at start. It is empty until Start returns.
 func (e *Engine) StartFailures() []error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
