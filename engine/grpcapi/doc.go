@@ -5,7 +5,7 @@
 // goes through the generated types. The package checks what is the wire's: syntax, the typed contents against their
 // datatype, the reserved parameters. Models, shapes and sizes are the engine's.
 //
-// Package h2 carries the calls. A ModelInfer has no goroutine: see inlineInfer. The tests run over grpc-go's server
+// Package h2 carries the calls. A ModelInfer has no goroutine: see inline.go. The tests run over grpc-go's server
 // too.
 //
 // Goroutines: those of package h2 (two per connection, and one per call other than ModelInfer) and, for a stream, one

@@ -17,7 +17,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"nereid/build/mutate"
+	"nereid/build/corrupt"
 	"nereid/engine"
 	"nereid/engine/backend/builtin"
 	"nereid/engine/inferencepb"
@@ -237,9 +237,9 @@ func TestA24MutatedMessages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 24))
 	var pool tensor.Pool
 	good := 0
-	n := mutate.Count(30_000, 1_000_000)
+	n := corrupt.Count(30_000, 1_000_000)
 	for range n {
-		b := mutate.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
+		b := corrupt.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
 		var in inferencepb.ModelInferRequest
 		err := proto.Unmarshal(b, &in)
 		if err == nil {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"nereid/build/mutate"
+	"nereid/build/corrupt"
 	"nereid/engine/infer"
 )
 
@@ -27,8 +27,8 @@ func TestA24MutatedBodies(t *testing.T) {
 	c.x = x
 	rng := rand.New(rand.NewPCG(1, 24))
 	answers := map[int]int{}
-	for range mutate.Count(30_000, 1_000_000) {
-		body := mutate.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
+	for range corrupt.Count(30_000, 1_000_000) {
+		body := corrupt.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
 		x.reset()
 		if rng.IntN(2) == 0 {
 			x.headerLength, x.hasHeaderLength = []byte(strconv.Itoa(len(binary)-64+rng.IntN(3)-1)), true

@@ -9,7 +9,7 @@ import (
 
 // A request that is alone need not go through the queue: Inline executes it on its own goroutine, which saves two
 // goroutine switches and the wake-ups of idle threads that come with them. That is only right for models that allow it
-// (backend.Traits.RunsInline), while their executions are so short that nobody would want to stop one.
+// (backend.Traits.RunsInline and WaitsInline), while their executions are so short that none has to be stopped.
 
 // turn is the right to call an instance's Execute or Close.
 type turn struct {

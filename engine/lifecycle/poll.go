@@ -22,9 +22,8 @@ type pending struct {
 	since time.Time
 }
 
-// writtenMost is for how many settle times a model whose files do not change still waits while a program has one of
-// them open for writing. That is long enough for a copy that pauses, and ends the wait for a program that keeps its log
-// there.
+// writtenMost limits the wait, in settle times, for a model with a file that is still open for writing. It is long enough
+// for a copy that pauses. It ends the wait for a program that keeps its log there.
 const writtenMost = 30
 
 // burst is how long Run waits after a notification for others: copying one file causes thousands.

@@ -16,12 +16,12 @@ const (
 	inlineNever inlinePolicy = iota
 	// inlineUnlessQueued: while no request waits. For models that do not batch.
 	inlineUnlessQueued
-	// inlineAlone: while the model has no other request. For models in another process that do not batch: requests that
+	// inlineWhenIdle: while the model has no other request. For models in another process that do not batch: requests that
 	// come meanwhile are sent there together, which costs less than one by one.
-	inlineAlone
-	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request
+	inlineWhenIdle
+	// inlineAfterLoneRun: while requests come one at a time. For models with dynamic batching: with several clients a request
 	// that was executed at once would not be batched with others.
-	inlineLone
+	inlineAfterLoneRun
 )
 
 // loneRun is how many requests in a row must have been alone before the next lone one runs inline.
@@ -49,10 +49,10 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		if db.GetMaxQueueDelayMicroseconds() > 0 || db.GetPreserveOrdering() { // the queue keeps the order
 			return inlineNever
 		}
-		return inlineLone
+		return inlineAfterLoneRun
 	}
 	if traits.WaitsInline {
-		return inlineAlone
+		return inlineWhenIdle
 	}
 	return inlineUnlessQueued
 }
@@ -74,9 +74,9 @@ func (in *inlining) wanted(m *Model, r *infer.Request) bool {
 	switch in.policy {
 	case inlineUnlessQueued:
 		return m.stats.Pending() == 1 // itself
-	case inlineAlone:
+	case inlineWhenIdle:
 		return m.inflight.Load() == 1
-	case inlineLone:
+	case inlineAfterLoneRun:
 		lone := in.lone.Load()
 		if m.inflight.Load() != 1 {
 			if lone != 0 {

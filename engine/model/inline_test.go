@@ -16,7 +16,7 @@ func TestInlinePolicy(t *testing.T) {
 		want         inlinePolicy
 	}{
 		{"plain", ``, inlineUnlessQueued},
-		{"dynamic batching", `dynamic_batching {}`, inlineLone},
+		{"dynamic batching", `dynamic_batching {}`, inlineAfterLoneRun},
 		{"with a delay", `dynamic_batching { max_queue_delay_microseconds: 100 }`, inlineNever},
 		{"C006 order preserved", `dynamic_batching { preserve_ordering: true }`, inlineNever},
 		{"execution that waits", `parameters { key: "execute_delay_ms" value { string_value: "1" } }`, inlineNever},
@@ -29,7 +29,7 @@ func TestInlinePolicy(t *testing.T) {
 			if m.inline.policy != tt.want {
 				t.Errorf("policy %v, want %v", m.inline.policy, tt.want)
 			}
-			if tt.want != inlineLone {
+			if tt.want != inlineAfterLoneRun {
 				return
 			}
 			for i := range 2 * loneRun {
@@ -60,7 +60,7 @@ func TestInlineWithoutOtherRequests(t *testing.T) {
 	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
 		`dims: 1 } max_batch_size: 8 `
 	m := serve(t, spec(config(t, io), t.TempDir(), builtin.Identity()))
-	in := inlining{policy: inlineAlone, waits: true}
+	in := inlining{policy: inlineWhenIdle, waits: true}
 	r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
 	defer r.Release()
 	for _, tt := range []struct {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"nereid/build/mutate"
+	"nereid/build/corrupt"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 )
@@ -284,9 +284,9 @@ func TestA24MutatedConfigurations(t *testing.T) {
 		seeds = append(seeds, []byte(text))
 	}
 	rng := rand.New(rand.NewPCG(3, 24))
-	fine, n := 0, mutate.Count(4_000, 1_000_000)
+	fine, n := 0, corrupt.Count(4_000, 1_000_000)
 	for range n {
-		text := mutate.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
+		text := corrupt.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
 		cfg, _, faults := modelconfig.Parse("f", text)
 		if err := faults.Err(); err != nil {
 			if !strings.HasPrefix(err.Error(), "f:") {

@@ -4,5 +4,7 @@
 // Budget, the models used longest ago are evicted first. An evicted model stays in service: Waiting holds the requests
 // that wait until it is loaded again. Package lifecycle loads and evicts; this package only chooses and counts.
 //
-// Lock order: the ledger's lock is taken last, below those of the caller. One goroutine: Ledger.Run, its caller's.
+// Lock order: Ledger.evicting is taken before the locks that Evict takes, and Ledger.mu last.
+//
+// The package starts no goroutine: the caller runs Ledger.Run on one.
 package residency

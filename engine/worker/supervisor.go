@@ -17,7 +17,7 @@ import (
 type State struct {
 	// Err is nil if the instance takes requests, else the reason: Unavailable.
 	Err error
-	// Ends is how often its process has ended without being asked to.
+	// Ends is how often its process has ended without a request to end. A failed start counts too.
 	Ends int
 	// Quarantined says that the process is not started again.
 	Quarantined bool

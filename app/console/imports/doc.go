@@ -2,5 +2,7 @@
 // until the user commits it. Then its folder is copied into a repository, exchanged with a model of that name if
 // there is one, and loaded. If the load fails, everything is as it was.
 //
+// Package staging unpacks and checks what arrives.
+//
 // Each commit runs on a goroutine of the console's tasks.
 package imports

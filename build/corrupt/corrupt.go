@@ -1,5 +1,5 @@
-// Package mutate makes broken copies of good inputs, for tests of decoders. It starts no goroutine.
-package mutate
+// Package corrupt makes broken copies of good inputs, for tests of decoders. It starts no goroutine.
+package corrupt
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Count returns how many mutants a test is to try: few, or, in the soak run (NEREID_SOAK=full), many.
+// Count returns how many damaged inputs a test tries: few, or, in the soak run (NEREID_SOAK=full), many.
 func Count(few, many int) int {
 	if os.Getenv("NEREID_SOAK") == "full" {
 		return many
