@@ -39,12 +39,12 @@ class Lookups(unittest.TestCase):
         self.assertIsNone(pb.get_output_tensor_by_name(response, "C"))
 
     def test_configuration(self):
-        config = {"input": [{"name": "I", "dims": [1]}], "output": [{"name": "O", "dims": [2]}]}
-        self.assertEqual(pb.get_input_config_by_name(config, "I")["dims"], [1])
-        self.assertEqual(pb.get_output_config_by_name(config, "O")["dims"], [2])
-        self.assertIsNone(pb.get_input_config_by_name(config, "O"))
+        entries = {"input": [{"name": "I", "dims": [1]}], "output": [{"name": "O", "dims": [2]}]}
+        self.assertEqual(pb.get_input_config_by_name(entries, "I")["dims"], [1])
+        self.assertEqual(pb.get_output_config_by_name(entries, "O")["dims"], [2])
+        self.assertIsNone(pb.get_input_config_by_name(entries, "O"))
         self.assertIsNone(pb.get_output_config_by_name({}, "O"))
-        self.assertFalse(pb.using_decoupled_model_transaction_policy(config))
+        self.assertFalse(pb.using_decoupled_model_transaction_policy(entries))
         self.assertTrue(pb.using_decoupled_model_transaction_policy({"model_transaction_policy": {"decoupled": True}}))
 
 
@@ -90,12 +90,12 @@ class ModelConfig(unittest.TestCase):
         made.add_input({"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True})
         made.add_output({"name": "O", "data_type": "TYPE_INT8", "dims": [-1]})
         made.set_model_transaction_policy({"decoupled": True})
-        config = made.as_dict()
-        self.assertEqual(config["max_batch_size"], 8)
-        self.assertEqual(config["dynamic_batching"], {})
-        self.assertEqual(config["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True}])
-        self.assertEqual(config["output"], [{"name": "O", "data_type": "TYPE_INT8", "dims": [-1]}])
-        self.assertEqual(config["model_transaction_policy"], {"decoupled": True})
+        entries = made.as_dict()
+        self.assertEqual(entries["max_batch_size"], 8)
+        self.assertEqual(entries["dynamic_batching"], {})
+        self.assertEqual(entries["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True}])
+        self.assertEqual(entries["output"], [{"name": "O", "data_type": "TYPE_INT8", "dims": [-1]}])
+        self.assertEqual(entries["model_transaction_policy"], {"decoupled": True})
 
     def test_keeps_what_agrees(self):
         present = {"name": "I", "data_type": "TYPE_FP32", "dims": [4]}
@@ -646,8 +646,9 @@ class Doubling(_nereid_framework.Framework):
 class FrameworkBatches(unittest.TestCase):
     def execute(self, *values):
         model = Doubling()
-        config = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
-        model.initialize({"model_config": json.dumps(config), "model_name": "m"})
+        outputs = [{"name": "OUT", "data_type": "TYPE_FP32"}]
+        entries = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": outputs}
+        model.initialize({"model_config": json.dumps(entries), "model_name": "m"})
         requests = [
             pb.InferenceRequest(model_name="m", inputs=[pb.Tensor("IN", np.full((1, 2), v, np.float32))],
                 requested_output_names=["OUT"])
