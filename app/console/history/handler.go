@@ -27,7 +27,8 @@ type Handler struct {
 
 // Listener returns the functions by which the recorder publishes to the event streams.
 func (h *Handler) Listener() record.Listener {
-	return record.Listener{Second: h.publishSecond, Event: h.publishEvent}
+	publishEvent := func(e store.Event) { h.Streams.Publish("event", apiEvent(e)) }
+	return record.Listener{Second: h.publishSecond, Event: publishEvent}
 }
 
 func (h *Handler) publishSecond(s record.Second) {
@@ -46,8 +47,6 @@ func (h *Handler) publishSecond(s record.Second) {
 	}
 	h.Streams.Publish("samples", out)
 }
-
-func (h *Handler) publishEvent(e store.Event) { h.Streams.Publish("event", apiEvent(e)) }
 
 const autoPoints = 600 // of a series whose step the server chooses
 

@@ -109,31 +109,25 @@ func (h *Handler) Unload(r *http.Request) (api.LoadResult, error) {
 }
 
 // LoadVersion loads one version, whatever the version policy says.
-func (h *Handler) LoadVersion(r *http.Request) (out api.LoadResult, err error) {
-	version, err := versionOf(r)
-	if err != nil {
-		return out, err
-	}
-	return h.change(r.PathValue("name"), func(name string) error {
+func (h *Handler) LoadVersion(r *http.Request) (api.LoadResult, error) {
+	return h.changeVersion(r, func(name string, version int64) error {
 		return h.Engine.ReloadVersion(context.WithoutCancel(r.Context()), name, version)
 	})
 }
 
 // UnloadVersion takes one version out of service.
-func (h *Handler) UnloadVersion(r *http.Request) (out api.LoadResult, err error) {
-	version, err := versionOf(r)
-	if err != nil {
-		return out, err
-	}
-	return h.change(r.PathValue("name"), func(name string) error { return h.Engine.RemoveVersion(name, version) })
+func (h *Handler) UnloadVersion(r *http.Request) (api.LoadResult, error) {
+	return h.changeVersion(r, h.Engine.RemoveVersion)
 }
 
-func versionOf(r *http.Request) (int64, error) {
+// changeVersion is change for the version that a path names.
+func (h *Handler) changeVersion(r *http.Request, f func(name string, version int64) error) (api.LoadResult, error) {
 	version, ok := repo.ParseVersion(r.PathValue("version"))
 	if !ok {
-		return 0, rest.Errorf(api.CodeNotFound, "%s is not the number of a version", rest.Quote(r.PathValue("version")))
+		return api.LoadResult{}, rest.Errorf(api.CodeNotFound, "%s is not the number of a version",
+			rest.Quote(r.PathValue("version")))
 	}
-	return version, nil
+	return h.change(r.PathValue("name"), func(name string) error { return f(name, version) })
 }
 
 // change loads or unloads a model under its lock and returns the model afterwards.

@@ -31,7 +31,7 @@ func (l Limits) withDefaults() Limits {
 		RatioFrom: cmp.Or(l.RatioFrom, 64<<20)}
 }
 
-// Area is a folder that takes in the files of one model. Put, Files and Bytes are safe for concurrent use, also during
+// Area is a folder that takes in the files of one model. Put and Files are safe for concurrent use, also during
 // the other methods. The other methods must not run at the same time as each other.
 type Area struct {
 	dir    string
@@ -72,13 +72,6 @@ func (a *Area) Remove() error {
 		a.root = nil
 	}
 	return os.RemoveAll(a.dir)
-}
-
-// Bytes returns how many bytes the Area holds.
-func (a *Area) Bytes() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.bytes
 }
 
 // Put stores a file under name and replaces a file of that name. After an error, no part of the file is stored.

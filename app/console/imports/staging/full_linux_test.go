@@ -45,8 +45,8 @@ func putOnFullDisk(t *testing.T, dir string) {
 	if err := a.Put("model.onnx", bytes.NewReader(make([]byte, 4<<20))); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Put = %v, want no space left on device", err)
 	}
-	if a.Bytes() != 0 || len(a.Files()) != 0 {
-		t.Errorf("the area says it has %d bytes in %v", a.Bytes(), a.Files())
+	if a.bytes != 0 || len(a.Files()) != 0 {
+		t.Errorf("the area says it has %d bytes in %v", a.bytes, a.Files())
 	}
 	if err := a.Put("model.onnx", bytes.NewReader(make([]byte, 512<<10))); err != nil {
 		t.Errorf("a file that fits: %v", err)

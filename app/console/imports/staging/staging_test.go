@@ -327,8 +327,8 @@ func TestConcurrentPuts(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	if len(a.Files()) != 50 || a.Bytes() != 250 {
-		t.Errorf("%d files, %d bytes; want 50 and 250", len(a.Files()), a.Bytes())
+	if len(a.Files()) != 50 || a.bytes != 250 {
+		t.Errorf("%d files, %d bytes; want 50 and 250", len(a.Files()), a.bytes)
 	}
 }
 
