@@ -172,7 +172,8 @@ func TestBatches(t *testing.T) {
 		errs   []string
 	}{
 		{name: "alike requests run together", inputs: [][]tensor.Tensor{make1(2, 1), make1(3, 2)}, runs: []int{5}},
-		{name: "others run separately", inputs: [][]tensor.Tensor{make1(2, 1), values(tensor.Int32, 5)(1, 2), make1(1, 3)},
+		{name: "others run separately", inputs: [][]tensor.Tensor{make1(2, 1), values(tensor.Int32, 5)(1, 2),
+			make1(1, 3)},
 			runs: []int{2, 1, 1}},
 		{name: "one that fails fails alone", inputs: [][]tensor.Tensor{make1(1, 1), poisoned, make1(1, 3)},
 			runs: []int{1, 1}, errs: []string{"", "poison", ""}},
