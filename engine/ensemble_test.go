@@ -403,8 +403,9 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 		err     string
 	}{
 		{name: "C047 both given", inputs: []string{"A", "B"}, want: "X 100, Y 200"},
-		{name: "C047 without B; the output that needs it is not requested", inputs: []string{"A"}, outputs: []string{"X"},
-			want: "X 100"},
+		{name: "C047 without B; the output that needs it is not requested", inputs: []string{"A"},
+			outputs: []string{"X"},
+			want:    "X 100"},
 		{name: "C047 without B; the output that needs it is requested", inputs: []string{"A"}, outputs: []string{"Y"},
 			err: "at least one output is not set"},
 		{name: "C047 B alone", inputs: []string{"B"}, outputs: []string{"Y"}, err: "at least one output is not set"},

@@ -59,7 +59,8 @@ const (
 	indexBound = 50 * time.Millisecond
 )
 
-// TestManyModelsStayWithinBounds holds a repository of 500 models to its bounds; on a busy machine the best of several tries counts.
+// TestManyModelsStayWithinBounds holds a repository of 500 models to its bounds; on a busy machine the best of several
+// tries counts.
 func TestManyModelsStayWithinBounds(t *testing.T) {
 	if raceEnabled {
 		t.Log("the race detector multiplies all times; make bench and the test without it measure them")

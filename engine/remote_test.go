@@ -154,37 +154,39 @@ func TestModelsFromS3(t *testing.T) {
 			t.Errorf("after the restart: in service %v, %d bytes were downloaded", ready(e), b.sent.Load())
 		}
 	})
-	t.Run("A016 polling follows the bucket by etags; models stay in service while it cannot be read", func(t *testing.T) {
-		b, ch := startBucket(t), newChanges()
-		b.put(t, "id/config.pbtxt", oneVersion)
-		b.put(t, "id/1/weights.bin", "1")
-		var failed atomic.Int64
-		e := b.open(t, t.TempDir(), engine.Options{
-			ModelOptions: engine.ModelOptions{
-				Settle: 20 * time.Millisecond,
-				Events: engine.EventListener{Changed: ch.note, ScanFailed: func(error) { failed.Add(1); ch.note() }},
-			},
-			Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
-		})
-		ch.until(t, "version 1", serves(e, "id:1"))
-		b.put(t, "id/2/weights.bin", "2")
-		ch.until(t, "version 2 alone", serves(e, "id:2"))
-		b.down.Store(true)
-		ch.until(t, "the scan to fail", func() bool { return failed.Load() > 0 })
-		if !serves(e, "id:2")() {
-			t.Errorf("in service %v while the bucket cannot be read", ready(e))
-		}
-		b.down.Store(false)
-		b.put(t, "new/config.pbtxt", oneVersion)
-		b.put(t, "new/1/weights.bin", "n")
-		ch.until(t, "the new model", serves(e, "id:2", "new:1"))
-		for _, key := range []string{"id/config.pbtxt", "id/1/weights.bin", "id/2/weights.bin"} {
-			if _, err := b.backend.DeleteObject("models", "repo/"+key); err != nil {
-				t.Fatal(err)
+	t.Run("A016 polling follows the bucket by etags; models stay in service while it cannot be read",
+		func(t *testing.T) {
+			b, ch := startBucket(t), newChanges()
+			b.put(t, "id/config.pbtxt", oneVersion)
+			b.put(t, "id/1/weights.bin", "1")
+			var failed atomic.Int64
+			e := b.open(t, t.TempDir(), engine.Options{
+				ModelOptions: engine.ModelOptions{
+					Settle: 20 * time.Millisecond,
+					Events: engine.EventListener{Changed: ch.note,
+						ScanFailed: func(error) { failed.Add(1); ch.note() }},
+				},
+				Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
+			})
+			ch.until(t, "version 1", serves(e, "id:1"))
+			b.put(t, "id/2/weights.bin", "2")
+			ch.until(t, "version 2 alone", serves(e, "id:2"))
+			b.down.Store(true)
+			ch.until(t, "the scan to fail", func() bool { return failed.Load() > 0 })
+			if !serves(e, "id:2")() {
+				t.Errorf("in service %v while the bucket cannot be read", ready(e))
 			}
-		}
-		ch.until(t, "the removed model to go", serves(e, "new:1"))
-	})
+			b.down.Store(false)
+			b.put(t, "new/config.pbtxt", oneVersion)
+			b.put(t, "new/1/weights.bin", "n")
+			ch.until(t, "the new model", serves(e, "id:2", "new:1"))
+			for _, key := range []string{"id/config.pbtxt", "id/1/weights.bin", "id/2/weights.bin"} {
+				if _, err := b.backend.DeleteObject("models", "repo/"+key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ch.until(t, "the removed model to go", serves(e, "new:1"))
+		})
 	t.Run("A021 a download that fails is in the index, leaves the old version in service and is tried again",
 		func(t *testing.T) {
 			b, ch := startBucket(t), newChanges()

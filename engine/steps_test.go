@@ -70,7 +70,8 @@ func TestEnsemblesWithManySteps_B19(t *testing.T) {
 	})
 	t.Run("B19 the last of 1000 steps does not fit", func(t *testing.T) {
 		if err := load("clash"); err == nil ||
-			!strings.Contains(err.Error(), "ensemble tensor T999 is mapping to non-existing input INPUT9 in model word") {
+			!strings.Contains(err.Error(),
+				"ensemble tensor T999 is mapping to non-existing input INPUT9 in model word") {
 			t.Errorf("got %v", err)
 		}
 	})

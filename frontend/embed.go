@@ -16,7 +16,8 @@ var dist embed.FS
 func FS() fs.FS {
 	sub, err := fs.Sub(dist, "dist")
 	if err != nil {
-		panic("frontend: the embedded folder dist has an invalid name: " + err.Error()) // cannot happen: the name is constant
+		panic("frontend: the embedded folder dist has an invalid name: " +
+			err.Error()) // cannot happen: the name is constant
 	}
 	return sub
 }

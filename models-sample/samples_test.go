@@ -35,7 +35,8 @@ func TestExpectedModelsAreThere(t *testing.T) {
 	got := models(t)
 	for _, want := range []string{
 		"digits", "mlp", "add_sub", "add_sub_int32", "builtin_identity",
-		"identity_fp32", "identity_fp16", "identity_bf16", "identity_int64", "identity_uint8", "identity_bool", "identity_bytes",
+		"identity_fp32", "identity_fp16", "identity_bf16", "identity_int64", "identity_uint8", "identity_bool",
+		"identity_bytes",
 		"digits_py", "digits_pipeline", "words", "running_sum",
 	} {
 		if !slices.Contains(got, want) {
@@ -117,7 +118,8 @@ func TestRecordedRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Models in Python have tests of their own (build/conformance/test_samples.py): what they do takes more than one request.
+		// Models in Python have tests of their own (build/conformance/test_samples.py): what they do takes more than
+		// one request.
 		if _, err := os.Stat(filepath.Join(model, "1", "model.py")); len(files) == 0 && err != nil {
 			t.Errorf("%s has no recorded request", model)
 		}
@@ -283,7 +285,8 @@ func TestFontListsShareNothing(t *testing.T) {
 		{name: "path", key: func(f font) string { return f.path }},
 		{name: "file name", key: func(f font) string { return strings.ToLower(filepath.Base(f.path)) }},
 		{name: "family", key: func(f font) string { return strings.ToLower(f.family) }},
-		{name: "first word of the family", key: func(f font) string { return strings.ToLower(strings.Fields(f.family)[0]) }},
+		{name: "first word of the family",
+			key: func(f font) string { return strings.ToLower(strings.Fields(f.family)[0]) }},
 		{name: "lineage", key: func(f font) string { return f.lineage }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

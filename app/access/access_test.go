@@ -41,7 +41,8 @@ func TestTokenIsChecked(t *testing.T) {
 	tokens := open(t, Options{Environment: "secret"})
 	for value, want := range map[string]bool{
 		"secret": true, "Bearer secret": true, "bearer secret": true,
-		"": false, "Bearer": false, "Bearer ": false, "secre": false, "secrets": false, "SECRET": false, "Basic secret": false,
+		"": false, "Bearer": false, "Bearer ": false, "secre": false, "secrets": false, "SECRET": false,
+		"Basic secret": false,
 	} {
 		for _, needs := range []Scope{Infer, Control, Admin, Any} {
 			err := tokens.Check(Request{Authorization: value, Needs: needs})

@@ -39,7 +39,7 @@ type Options struct {
 	Store *store.Store
 	// Environment is a token from the environment, "" for none. It opens everything.
 	Environment string
-	// Always requires a token even if there is none yet, because other machines can reach the server.
+	// Always requires a token even if there is none yet. It is for a server that other machines can reach.
 	Always bool
 	Log    *slog.Logger // nil: none
 }
@@ -52,7 +52,7 @@ type Tokens struct {
 	internal string // opens inference for this process
 	log      *slog.Logger
 
-	mu         sync.Mutex // held by writers; guards the following
+	mu         sync.Mutex // guards the following; Check reads guard.table without it
 	known      []knownToken
 	extra      map[hash]Scope // the token of the environment and the internal one
 	always     bool
@@ -64,7 +64,7 @@ type knownToken struct {
 	hash hash // zero: the token opens nothing
 }
 
-// New reads the stored tokens.
+// New returns the stored tokens. A malformed one is kept, so that it can be revoked, but opens nothing.
 func New(ctx context.Context, o Options) (*Tokens, error) {
 	t := &Tokens{store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(), log: o.Log,
 		always: o.Always}
@@ -99,7 +99,7 @@ func (t *Tokens) Internal() string { return t.internal }
 // Environment reports whether the environment has a token.
 func (t *Tokens) Environment() bool { return t.env }
 
-// Exist reports whether there is a token that a client can have.
+// Exist reports whether there is a token, not counting the internal one.
 func (t *Tokens) Exist() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,8 @@ func (t *Tokens) List() []Token {
 	return out
 }
 
-// Create makes a token, which is valid at once. It returns the token's text, which is not kept.
+// Create makes a token, which is valid at once. It returns the token's text, which is not kept. Errors: ErrName, an
+// invalid scope, and those of the store.
 func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, string, error) {
 	name = strings.TrimSpace(name)
 	notPrintable := func(r rune) bool { return !unicode.IsPrint(r) }
@@ -168,7 +169,8 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 }
 
 // Revoke revokes the token with that ID or name. When it returns, no request passes with the token. After an error of
-// the store this still holds, but the token would be valid again at the next start.
+// the store this still holds, but the token is valid again at the next start. Errors: ErrNotFound, and those of the
+// store.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,7 +194,7 @@ func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 	return revoked, nil
 }
 
-// update replaces the table. mu is held, except in New.
+// update replaces guard.table by the present tokens and settings. mu is held, except in New.
 func (t *Tokens) update() {
 	next := &table{scopes: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env}
 	for _, k := range t.known {

@@ -19,7 +19,7 @@ func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, folder string
-		written      []string // in Python
+		written      []string // the backends that are written in Python; they come first
 	}{
 		{"D064 D065 the frameworks' libraries", "", []string{"python", "fil", "pytorch"}},
 		{"D001 a backend of the same name in the backend directory", folder,

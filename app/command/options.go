@@ -34,7 +34,7 @@ type Section struct {
 	Options []Option
 }
 
-// NewFlagSet returns a set that parses the options of all sections.
+// NewFlagSet returns a set that parses the options of all sections. It prints nothing: the caller reports the errors.
 func NewFlagSet(command string, sections []Section) *flag.FlagSet {
 	f := flag.NewFlagSet(command, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -52,7 +52,7 @@ func NewFlagSet(command string, sections []Section) *flag.FlagSet {
 	return f
 }
 
-// FlagError words an error of package flag as the commands' other errors.
+// FlagError gives an error of package flag the style of the commands' other errors. err must not be nil.
 func FlagError(command string, err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {
 		return fmt.Errorf("unknown option %s; %s --help lists the options", name, command)
@@ -101,7 +101,7 @@ func wrap(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// WriteFile creates a file and writes it.
+// WriteFile creates or replaces a file and fills it with write. After an error the file may be incomplete.
 func WriteFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -124,28 +124,28 @@ func parsed[T any](to *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// Bool returns a Set that stores a boolean.
+// Bool returns a function for Option.Set that stores a boolean.
 func Bool(to *bool) func(string) error { return parsed(to, strconv.ParseBool) }
 
-// Int returns a Set that stores an integer.
+// Int returns a function for Option.Set that stores an integer.
 func Int(to *int) func(string) error { return parsed(to, strconv.Atoi) }
 
-// Float returns a Set that stores a number.
+// Float returns a function for Option.Set that stores a number.
 func Float(to *float64) func(string) error {
 	return parsed(to, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
 }
 
-// String returns a Set that stores a text.
+// String returns a function for Option.Set that stores a text.
 func String(to *string) func(string) error {
 	return func(s string) error { *to = s; return nil }
 }
 
-// Strings returns a Set that appends each value.
+// Strings returns a function for Option.Set that appends each value.
 func Strings(to *[]string) func(string) error {
 	return func(s string) error { *to = append(*to, s); return nil }
 }
 
-// OneOf returns a Set that stores one of the values.
+// OneOf returns a function for Option.Set that stores one of the values and refuses others.
 func OneOf(to *string, values ...string) func(string) error {
 	return func(s string) error {
 		if !slices.Contains(values, s) {

@@ -24,18 +24,22 @@ def i32(name="INPUT0", shape=(1, 16), data=ROW, datatype="INT32", **more):
 
 
 def two(first=None, second=None, **more):
+    """The body of a request with two inputs, and other members of it."""
     return {"inputs": [first or i32(), second or i32("INPUT1")], **more}
 
 
 def less(tensor, key):
+    """The tensor without one of its members."""
     return {k: v for k, v in tensor.items() if k != key}
 
 
 def sized(size, name="INPUT0", **more):
+    """An input with binary data of this size."""
     return {"name": name, "datatype": "INT32", "shape": [1, 16], "parameters": {"binary_data_size": size, **more}}
 
 
 def post(group, id, body, path=INFER, headers=None, deviation="", ours=None, fold=None):
+    """Adds a case with a POST request. fold changes the answers before they are compared."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
 
     def run(server):
@@ -46,6 +50,7 @@ def post(group, id, body, path=INFER, headers=None, deviation="", ours=None, fol
 
 
 def without_the_list(answer):
+    """Removes the list of inputs that Triton adds to the error text."""
     answer["json"]["error"] = answer["json"]["error"].partition(" Got input(s)")[0]
     return answer
 
@@ -193,6 +198,7 @@ def text(group, id, body, model=MODEL, route="infer", **more):
 
 
 def one(values, datatype, shape=None, more=""):
+    """The JSON text of a request with one input. values is the text of its data, more that of further members."""
     shape = [len(values.split(","))] if shape is None else shape
     return '{"inputs":[{"name":"INPUT0","datatype":"%s","shape":%s,"data":[%s]}]%s}' % (datatype, shape, values, more)
 

@@ -10,7 +10,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import models
 from harness import REFERENCE, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this server's ONNX models")
@@ -40,7 +39,7 @@ def add_short(dims, data):
 
 
 GOOD = graph(helper.make_node("Neg", ["x"], ["y"]))
-# name: the file, a part of the error
+# by name: the content of the model file, and a part of the error text
 HOSTILE = {
     "B1 empty": (b"", "empty"),
     "B1 random": (np.random.default_rng(1).bytes(5000), "model.onnx"),
@@ -66,6 +65,7 @@ HOSTILE = {
 
 
 def lay(repo, name, data, config):
+    """Writes a model with this model file, and the files that the external data of HOSTILE names."""
     folder = repo / name / "1"
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(data)
@@ -108,6 +108,7 @@ def test_hostile_file_is_refused(hostile, case, config):
 
 
 def resident(pid):
+    """The resident memory of a process in bytes."""
     with open(f"/proc/{pid}/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -211,6 +212,7 @@ def test_workers_exit_with_the_server(tmp_path):
 
 
 def alive(pid):
+    """Whether a process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0] != "Z"

@@ -13,7 +13,7 @@ import pytest
 import models
 from harness import BINARY, ROOT, Server
 
-FOLDER = ROOT / ".cache/perf_analyzer"
+FOLDER = ROOT / ".cache/perf_analyzer"  # the program and its libraries
 REQUESTS = 60
 
 REPEAT = {"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]},
@@ -38,7 +38,7 @@ def counts(server, model):
     return s["success"]["count"], s["fail"]["count"]
 
 
-def header(program, server, tmp_path, protocol, model, options):
+def measure(program, server, tmp_path, protocol, model, options):
     """Runs a program with perf_analyzer's options. Returns its output, and the columns and the first row of its CSV."""
     report = tmp_path / f"{os.path.basename(program[0])}.csv"
     argv = program + ["-m", model, "-i", protocol, "-u", getattr(server, protocol), "-f", str(report),
@@ -73,7 +73,7 @@ def test_F018_F013_counts_and_columns(measured, tmp_path, name):
             options = [str(path) if o == word else o for o in options]
     options = [f"{measured.metrics}/metrics" if o == "METRICS" else o for o in options]
     before = counts(measured, model)
-    out, columns, row = header([BINARY, "perf"], measured, tmp_path, protocol, model, options)
+    out, columns, row = measure([BINARY, "perf"], measured, tmp_path, protocol, model, options)
     after = counts(measured, model)
     # At the end, each open sequence gets one more request with the END flag.
     assert REQUESTS <= after[0] - before[0] <= REQUESTS + (2 if "sequences" in name else 0), out
@@ -82,7 +82,7 @@ def test_F018_F013_counts_and_columns(measured, tmp_path, name):
     assert float(row["Inferences/Second"]) > 0
     if "sequences" in name or platform.machine() != "x86_64":
         return  # perf_analyzer's sequences sometimes fail, and it only exists for x86_64
-    _, theirs, _ = header([str(FOLDER / "perf_analyzer")], measured, tmp_path, protocol, model, options)
+    _, theirs, _ = measure([str(FOLDER / "perf_analyzer")], measured, tmp_path, protocol, model, options)
     assert columns == theirs
 
 

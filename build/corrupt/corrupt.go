@@ -15,8 +15,8 @@ func Count(few, many int) int {
 	return few
 }
 
-// Bytes returns a copy of seed with one to three changes: a bit flipped, a byte replaced, by preference by one that means
-// something, a piece cut out, doubled, or taken from other.
+// Bytes returns a copy of seed with one to three changes: a bit flipped, a byte replaced, by preference by one that
+// means something, a piece cut out, doubled, or taken from other.
 func Bytes(rng *rand.Rand, seed, other []byte) []byte {
 	b := bytes.Clone(seed)
 	for range 1 + rng.IntN(3) {

@@ -176,7 +176,7 @@ func client(addr, req string, left *atomic.Int64) error {
 // A request over a socket allocates only what the HTTP library allocates.
 func TestAllocationsOfARequest(t *testing.T) {
 	if raceEnabled {
-		t.Skip("pools forget under the race detector")
+		t.Skip("sync.Pool drops items under the race detector")
 	}
 	s := serve(t)
 	for name, req := range benchRequests() {

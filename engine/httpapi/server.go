@@ -41,8 +41,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve accepts connections on l until Shutdown, then returns nil. It closes l. It returns any other failure to accept
-// that is not temporary.
+// Serve accepts connections on l until Shutdown, then returns nil. It closes l. It retries after temporary failures and
+// returns the others. After Shutdown it returns an error.
 func (s *Server) Serve(l net.Listener) error { return s.conns.accept(l) }
 
 // Shutdown stops accepting, closes idle connections and waits for the requests that are being handled. If ctx ends
@@ -50,7 +50,8 @@ func (s *Server) Serve(l net.Listener) error { return s.conns.accept(l) }
 // the engine does not return from a call that was cancelled.
 func (s *Server) Shutdown(ctx context.Context) error { return s.conns.shutdown(ctx) }
 
-// lifetime ends when the server is closed. It is the context of what goes on after its client left, such as loading.
+// lifetime ends when the server is closed. It is the context of work that continues without its client, such as
+// loading a model.
 func (s *Server) lifetime() context.Context { return s.conns.lifetime }
 
 // serve answers one request.

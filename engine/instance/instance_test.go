@@ -71,8 +71,9 @@ func places(names ...string) (all []backend.Placement) {
 
 func options(m *fake, names ...string) Options {
 	return Options{
-		Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: 8}), Stats: stats.NewRegistry(stats.Detail{}).Version("m", 1),
-		Log: slog.New(slog.DiscardHandler), Placements: places(names...),
+		Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: 8}),
+		Stats: stats.NewRegistry(stats.Detail{}).Version("m", 1),
+		Log:   slog.New(slog.DiscardHandler), Placements: places(names...),
 	}
 }
 

@@ -22,8 +22,8 @@ type pending struct {
 	since time.Time
 }
 
-// writtenMost limits the wait, in settle times, for a model with a file that is still open for writing. It is long enough
-// for a copy that pauses. It ends the wait for a program that keeps its log there.
+// writtenMost limits the wait, in settle times, for a model with a file that is still open for writing. It is long
+// enough for a copy that pauses. It ends the wait for a program that keeps its log there.
 const writtenMost = 30
 
 // burst is how long Run waits after a notification for others: copying one file causes thousands.

@@ -9,9 +9,10 @@ import (
 	"nereid/engine/status"
 )
 
-// LoadVersion loads one version of a model alone, whatever its version policy says, and waits; its other versions stay
-// as they are. The version stays in service until it is unloaded or the model is loaded as a whole. Errors: those of
-// Load, and NotFound for a version that is not in the repository.
+// LoadVersion loads one version of a model, even against its version policy, and returns when that is done. The other
+// versions do not change. The version stays in service until it is unloaded or the model is loaded as a whole.
+//
+// Errors: those of Load, NotFound for a version that is not in the repository, InvalidArg for a version below 1.
 func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) error {
 	if err := m.checkName(name); err != nil {
 		return err
@@ -43,9 +44,10 @@ func (m *Manager) inService(name string) []int64 {
 	return nil
 }
 
-// UnloadVersion takes one version of a model out of service. Its other versions stay, and it stays out, whatever the
-// version policy says, until it or the whole model is loaded again. With the last version the model is unloaded. A
-// version that is known and not in service is no error. Errors: NotFound.
+// UnloadVersion takes one version of a model out of service. The other versions stay in service. The version policy
+// does not load it again, only LoadVersion or Load of the whole model. With the last version the model is unloaded.
+// A version that is known and not in service is no error. Errors: NotFound, and InvalidArg for a name that several
+// models have.
 func (m *Manager) UnloadVersion(name string, version int64) error {
 	name, err := m.key(name)
 	if err != nil {
@@ -85,9 +87,9 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 
 // choice says which versions a change is to serve.
 type choice struct {
-	picked  map[int64]bool
-	only    int64   // the version to be loaded alone; 0: the others count
-	serving []int64 // what stays in service beside only
+	picked  map[int64]bool // see life.picked
+	only    int64          // the version to be loaded alone; 0: picked and the version policy decide
+	serving []int64        // the versions in service now; they stay there if only is loaded
 }
 
 // choose returns the choice of versions for a change.
@@ -97,8 +99,8 @@ func (c *change) choose() choice {
 	return choice{maps.Clone(c.e.picked), c.only, slices.Sorted(maps.Keys(c.e.serving()))}
 }
 
-// of returns the versions to serve, ascending, where the version policy says policy and those of the repository are
-// there.
+// of returns the versions to serve, ascending. policy are the versions that the version policy selects, there those in
+// the repository. Errors: NotFound if only is not in the repository.
 func (c choice) of(policy, there []int64) ([]int64, error) {
 	if c.only != 0 {
 		if !slices.Contains(there, c.only) {
@@ -119,8 +121,8 @@ func (c choice) of(policy, there []int64) ([]int64, error) {
 	return all, nil
 }
 
-// noteSingle remembers that a version was loaded alone, and returns what the model comes from now. Its other versions
-// may have changed since they were loaded, which the next scan has to see. Manager.mu is held.
+// noteSingle remembers that a version was loaded alone, if ok, and returns the files that the model is served from. For
+// the other versions these are the files that were loaded, so that the next scan sees changes. Manager.mu is held.
 func (c *change) noteSingle(p *plan, ok bool) *repo.Model {
 	e, src := c.e, c.src
 	if ok {

@@ -86,7 +86,8 @@ func TestLatencies(t *testing.T) {
 			`nv_inference_compute_infer_summary_us_count{model="cached",version="1"} 1`)
 		has(t, both, `nv_inference_compute_infer_summary_us_count{model="plain",version="1"} 3`,
 			`nv_inference_compute_infer_summary_us_sum{model="plain",version="1"} 7050`,
-			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.5"} 1003`, // the middle of 1000 to 1007
+			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.5"} 1003`,
+			// the middle of 1000 to 1007
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.9"} 5983`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.95"} 5983`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.99"} 5983`,

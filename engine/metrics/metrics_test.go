@@ -64,7 +64,8 @@ func procFolder(t *testing.T) string {
 }
 
 // moving matches the samples whose values depend on the time and the machine.
-var moving = regexp.MustCompile(`(?m)^(nereid_uptime_seconds|nereid_goroutines|nereid_process_resident_memory_bytes) .*$`)
+var moving = regexp.MustCompile(
+	`(?m)^(nereid_uptime_seconds|nereid_goroutines|nereid_process_resident_memory_bytes) .*$`)
 
 func TestText(t *testing.T) {
 	for _, tt := range []struct {
@@ -121,7 +122,8 @@ func TestSyntax(t *testing.T) {
 		t.Fatal(err)
 	}
 	comment := regexp.MustCompile(`^# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))$`)
-	sample := regexp.MustCompile(`^[a-z_]+(\{[a-z_]+="([^"\\\n]|\\[\\"n])*"(,[a-z_]+="([^"\\\n]|\\[\\"n])*")*\})? (\S+)$`)
+	sample := regexp.MustCompile(
+		`^[a-z_]+(\{[a-z_]+="([^"\\\n]|\\[\\"n])*"(,[a-z_]+="([^"\\\n]|\\[\\"n])*")*\})? (\S+)$`)
 	for line := range strings.Lines(string(e.Append(nil))) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, "#") {

@@ -16,11 +16,11 @@ const (
 	inlineNever inlinePolicy = iota
 	// inlineUnlessQueued: while no request waits. For models that do not batch.
 	inlineUnlessQueued
-	// inlineWhenIdle: while the model has no other request. For models in another process that do not batch: requests that
-	// come meanwhile are sent there together, which costs less than one by one.
+	// inlineWhenIdle: while the model has no other request. For models in another process that do not batch: requests
+	// that come meanwhile are sent there together, which costs less than one by one.
 	inlineWhenIdle
-	// inlineAfterLoneRun: while requests come one at a time. For models with dynamic batching: with several clients a request
-	// that was executed at once would not be batched with others.
+	// inlineAfterLoneRun: while requests come one at a time. For models with dynamic batching: with several clients a
+	// request that was executed at once would not be batched with others.
 	inlineAfterLoneRun
 )
 

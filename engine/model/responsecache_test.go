@@ -53,7 +53,8 @@ func TestResponseCache_C078(t *testing.T) {
 		{"E6 another id", func(r *infer.Request) { r.ID = "x" }, 1},
 		{"E6 a parameter", func(r *infer.Request) { r.Parameters = []infer.Parameter{{Name: "p", Bool: true}} }, 2},
 		{"E6 the output by name", func(r *infer.Request) { r.Outputs = []infer.RequestedOutput{{Name: "OUTPUT0"}} }, 3},
-		{"E6 the output by name again", func(r *infer.Request) { r.Outputs = []infer.RequestedOutput{{Name: "OUTPUT0"}} }, 3},
+		{"E6 the output by name again",
+			func(r *infer.Request) { r.Outputs = []infer.RequestedOutput{{Name: "OUTPUT0"}} }, 3},
 		{"another input", func(r *infer.Request) { r.Inputs[0] = int32Input(8) }, 4},
 		{"part of a sequence", func(r *infer.Request) { r.Correlation.Number = 5 }, 5},
 	} {

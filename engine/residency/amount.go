@@ -4,10 +4,10 @@ import (
 	"nereid/engine/model"
 )
 
-// Host is the place of the machine's memory in an Amount.
+// Host is the key of the machine's memory in an Amount.
 const Host = -1
 
-// Amount is memory in bytes by place: Host, or the number of a GPU.
+// Amount is memory in bytes by place. A place is Host or the number of a GPU.
 type Amount map[int]int64
 
 // AmountOf returns the memory of a model by place.
@@ -41,7 +41,7 @@ func (a Amount) raise(b Amount) {
 	}
 }
 
-// sources says how an amount is known: by the least exact way, for each kind of memory.
+// sources says how an amount is known, for each kind of memory. Of several sources it keeps the least exact one.
 type sources struct{ host, gpu model.MemorySource }
 
 func (s *sources) add(m model.Memory) {

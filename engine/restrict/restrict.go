@@ -42,8 +42,8 @@ type Rules struct {
 type rule struct{ header, value string }
 
 // Add adds a rule in the form of the option, "<group>[,<group>…]:<key>=<value>": the groups are open only to requests
-// whose header prefix+key has the value. It fails, and changes nothing, if the form is another, or a group is unknown
-// or has a rule already.
+// whose header prefix+key has the value. It fails and changes nothing if the option has another form, cannot
+// be a header, or names a group that is unknown or has a rule already.
 func (r *Rules) Add(option, prefix string) error {
 	groups, setting, ok := strings.Cut(option, ":")
 	key, value, ok2 := strings.Cut(setting, "=")
@@ -84,7 +84,8 @@ func (r *Rules) Header(g Group) string {
 	return r.rules[g].header
 }
 
-// Opens reports whether a value of the group's header opens it.
+// Opens reports whether value is that of the header which opens the group. The group must have a rule (see Header), so
+// r is not nil.
 func (r *Rules) Opens(g Group, value string) bool {
 	return subtle.ConstantTimeCompare([]byte(value), []byte(r.rules[g].value)) == 1
 }

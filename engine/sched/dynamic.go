@@ -216,8 +216,8 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 	}
 }
 
-// offer returns how many requests an instance is to take now. If it is none, wait and rows say when to look again: see due
-// and hold. d.mu is held.
+// offer returns how many requests an instance is to take now. If it is none, wait and rows say when to look again: see
+// due and hold. d.mu is held.
 func (d *Dynamic) offer(inst InstanceID, now infer.Stamp) (n int, wait time.Duration, rows int) {
 	if n, wait = d.due(now); n > 0 {
 		return d.hold(inst, n, now)

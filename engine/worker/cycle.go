@@ -11,27 +11,27 @@ import (
 )
 
 // Models may call each other, and an execution holds its instance until its calls are answered. If all instances of
-// some models execute requests whose calls wait for these models, none can continue. A call for a request that itself
-// runs on the called model is refused at once (infer.Origin). Cycles of several requests, also through ensembles, are
-// found here: a call that waits looks at all workers, and the first that sees itself in a cycle cycleChecks times in
-// a row is cancelled.
+// some models execute requests whose calls wait for these models, none can continue. A call whose
+// own request runs on the called model is refused at once (infer.Origin). This file finds cycles of several requests,
+// also through ensembles. Each call that waits examines all workers. It is cancelled when it has found itself in a
+// cycle cycleChecks times in a row.
 //
 // An execution waits for a call that it has made with exec on its own thread. We assume that it also waits for a call
 // made on another thread, which is right if the model joins its threads. If it does not, a call that no code waits for
-// may be cancelled. For async_exec the process is asked.
+// may be cancelled. For async_exec, the server asks the process whether code waits; see askAwaited.
 
-// relay is a queue that answers a request by requests to others, as an ensemble's.
+// relay is a queue that answers one request by requests to other models, such as the run of an ensemble.
 type relay interface {
 	infer.Queue
-	// Awaits returns the requests of which one must be answered before this one continues, with a reference on each;
-	// none: it continues by itself.
+	// Awaits returns the requests that the relay's request waits for. The answer of any of them lets it continue. The
+	// caller releases them. An empty list means that it continues without an answer.
 	Awaits() []*infer.Request
 }
 
-// waitingRequest is what a request was waiting for at a moment: the worker that has it, other requests, or any
-// instance of a model.
+// waitingRequest is a request and what it waited for when it was examined: the worker that has it, other requests, or
+// any instance of a model.
 type waitingRequest struct {
-	r       *infer.Request // only for comparison; it may be gone
+	r       *infer.Request // only for comparison: there is no reference on it
 	taken   bool           // a worker has it
 	relayed bool           // it waits for steps, or for nothing
 	steps   []waitingRequest
@@ -212,12 +212,13 @@ func (w *Worker) failCycle(call *blsCall, seen int) int {
 		w.askAwaited(call) // the answer is there at the next check
 		return seen
 	}
-	r.Fail(errCycle(models)) // also if a model executes it that does not look whether it is cancelled
+	r.Fail(errCycle(models)) // needed where the model that executes it ignores cancellation
 	r.Cancel()
 	return 0
 }
 
-// askAwaited asks the process whether code waits for the call by now, if none did when it was made.
+// askAwaited asks the process whether code waits for the call now. It only asks if no code waited when the call was
+// made.
 func (w *Worker) askAwaited(call *blsCall) {
 	if !call.Unawaited || !w.retain() {
 		return
@@ -226,7 +227,7 @@ func (w *Worker) askAwaited(call *blsCall) {
 	packet := make([]byte, frames.HeaderSize)
 	frames.Header{Kind: frames.KindBLSWait, ID: call.id}.Put(packet)
 	if err := w.p.TrySend(packet); err != nil {
-		w.log.Debug("a question did not reach a model's process", "err", err) // it is asked again
+		w.log.Debug("a question did not reach a model's process", "err", err) // the next check asks again
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func Devices(_ context.Context, e *command.Env, args []string) int {
 	if slices.Contains(args, "--help") {
 		fmt.Fprint(e.Stdout, "Shows the CPUs and GPUs that models may use. It takes the options of nereid serve; "+
-			"those about GPUs have an effect.\n\n")
+			"only those about GPUs have an effect.\n\n")
 	}
 	c, status := options.ForCommand(e, false, "nereid devices", args)
 	if c == nil {

@@ -28,8 +28,8 @@ const (
 	statusFailed   = 99
 )
 
-// Run runs the command and returns its exit status. An interrupt stops the measurement; the figures until then are
-// reported.
+// Run runs the command and returns its exit status. An interrupt stops the measurement, reports its figures so far and
+// is no failure; a second one ends the program.
 func Run(ctx context.Context, env *command.Env, args []string) int {
 	o, err := parse(args)
 	switch {
@@ -91,7 +91,7 @@ func (o *options) run(ctx context.Context, env *command.Env) (status int, err er
 	return statusOK, nil
 }
 
-// describe asks the server about the model and makes the inputs.
+// describe asks the server about the model. It also makes the inputs and, for --fixed-schedule, the schedule.
 func (o *options) describe(ctx context.Context, c client.Client) error {
 	var composing []perf.ModelVersion
 	for part := range strings.SplitSeq(o.model.composing, ",") {
@@ -132,12 +132,12 @@ func (o *options) readInputs() (*perf.Data, error) {
 		paths = []string{"zero"}
 	}
 	if o.load.fixedSchedule && perf.Generated(paths) {
-		return nil, errors.New("--fixed-schedule wants --input-data with a timestamp in each entry")
+		return nil, errors.New("--fixed-schedule needs --input-data with a timestamp in each entry")
 	}
 	return perf.ReadInputs(paths, &o.measure.Model, o.input.InputOptions)
 }
 
-// target returns how the load is sent.
+// target returns the connections over which the load is sent.
 func (o *options) target() (perf.Target, error) {
 	c, err := o.server.dial()
 	if err != nil {
@@ -213,7 +213,7 @@ func (o *options) printSettings(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// events prints the levels, windows and points as they come.
+// events returns functions that print the levels, windows and points of a measurement.
 func (o *options) events(stdout, stderr io.Writer) perf.Events {
 	m := &o.measure
 	report := perf.ReportOptions{Model: &m.Model, Protocol: "HTTP", Verbose: o.verbose > 0}
@@ -266,8 +266,7 @@ func (o *options) writeResult(env *command.Env, r *perf.Result) error {
 		model := &o.measure.Model
 		csv := perf.CSVOptions{Model: model, Verbose: o.output.verboseCSV, Metrics: o.server.collectMetrics}
 		if err := command.WriteFile(path, func(w io.Writer) error {
-			return perf.WriteCSV(w, r.Points,
-				csv)
+			return perf.WriteCSV(w, r.Points, csv)
 		}); err != nil {
 			return err
 		}

@@ -7,7 +7,8 @@ import (
 	"nereid/app"
 )
 
-// TestMain makes this test binary the program, which the private servers are started from.
+// TestMain runs this test binary as the program nereid if NEREID_TEST_AS_PROGRAM is set. The tests start
+// private servers this way.
 func TestMain(m *testing.M) {
 	if os.Getenv("NEREID_TEST_AS_PROGRAM") != "" {
 		os.Exit(app.Main(append([]string{"nereid"}, os.Args[1:]...), os.Stdout, os.Stderr))

@@ -21,8 +21,8 @@ import (
 
 // tuner measures candidates of models' configurations in private servers.
 type tuner struct {
-	tuned          []modelFolder // measured at the same time
-	composing      []modelFolder // called by them
+	tuned          []modelFolder // the models to tune; all are measured at the same time
+	composing      []modelFolder // the models that the tuned ones call
 	measureOptions *measureOptions
 	inputs         func(m *perf.Model) (*perf.Data, error)
 	rate           bool // the load is requests per second
@@ -36,14 +36,14 @@ type tuner struct {
 	repositories  int // made so far
 
 	space   tune.Space
-	present map[string]*inferencepb.ModelConfig // completed, by model
+	present map[string]*inferencepb.ModelConfig // the present configurations, completed; by model name
 	loads   []modelLoad
 	server  *privateServer
-	variant string // that the server serves
-	failed  string // why it does not
+	variant string // the variant of tune.Space that was started last; "": unknown
+	failed  string // why the server does not serve it; "": it does
 
-	// point is called with nil when a candidate's measurement begins, and then with each window of a single model. It
-	// may be nil.
+	// point is called with a nil p when the measurement of a candidate begins. If one model is tuned, it is also called
+	// for each window. The function may be nil.
 	point func(c tune.Candidate, p *perf.Point)
 }
 
@@ -95,8 +95,8 @@ func (t *tuner) newRepository() (root string, err error) {
 	return root, os.Mkdir(root, 0o755)
 }
 
-// start stops the current server and starts one of the configurations with changes. failed is why the models do not
-// load.
+// start stops the current server and starts another one with the present configurations and changes to them. failed is
+// why the models do not load; "": they do.
 func (t *tuner) start(ctx context.Context, changes []tune.Change) (failed string, err error) {
 	t.stop()
 	root, err := t.newRepository()
@@ -136,7 +136,7 @@ func (t *tuner) start(ctx context.Context, changes []tune.Change) (failed string
 	return "", nil
 }
 
-// changesOf are the changes of one model.
+// changesOf returns the changes of one model.
 func changesOf(changes []tune.Change, model string) (out []tune.Change) {
 	for _, c := range changes {
 		if c.Model == model {
@@ -146,7 +146,8 @@ func changesOf(changes []tune.Change, model string) (out []tune.Change) {
 	return out
 }
 
-// learn starts the present configuration, and makes the search's axes and the inputs.
+// learn starts a server with the present configurations. From its answers it makes the loads and the axes of the
+// search.
 func (t *tuner) learn(ctx context.Context, l *lists, m machine) error {
 	failed, err := t.start(ctx, nil)
 	if err != nil {
@@ -184,8 +185,7 @@ func (t *tuner) learn(ctx context.Context, l *lists, m machine) error {
 
 func errDecoupled(model string) error {
 	return fmt.Errorf("model %q is decoupled: a request may have many responses, whose throughput nereid tune does "+
-		"not "+
-		"compare; measure it with nereid perf -i grpc --streaming", model)
+		"not compare; measure it with nereid perf -i grpc --streaming", model)
 }
 
 // makeSpace makes the search's axes of the completed configurations, which must be known.
@@ -204,7 +204,7 @@ func (t *tuner) makeSpace(l *lists, m machine) {
 			t.space.Axes = append(t.space.Axes, axes(t.present[model.name], &values, m, false)...)
 		}
 	}
-	first := l.load[0] // a search begins near 8 requests in flight, or at half of the highest rate
+	first := l.load[0] // a search begins at the largest load up to 8, or up to the middle one of the list of rates
 	for _, v := range l.load {
 		if v <= 8 || l.rate && v <= l.load[len(l.load)/2] {
 			first = v
@@ -241,7 +241,7 @@ func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement
 			return tune.Measurement{Failed: "no request of model " + t.loads[i].model.Name + " was answered in time"},
 				nil
 		}
-		p.Metrics = points[0].Metrics // the machine's
+		p.Metrics = points[0].Metrics // they belong to the machine, not to a model
 		list = append(list, measurementOf(p, usage))
 	}
 	return tune.Together(list), nil
@@ -368,7 +368,7 @@ func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// measurementOf converts a point.
+// measurementOf returns the figures of a point, together with the consumption of the server.
 func measurementOf(p *perf.Point, u *consumption) tune.Measurement {
 	m := u.measurement()
 	m.Throughput, m.Requests, m.Stable = p.Throughput(), p.Requests, p.Stable
@@ -383,7 +383,7 @@ func measurementOf(p *perf.Point, u *consumption) tune.Measurement {
 	return m
 }
 
-// addGPUs adds the figures of the GPUs.
+// addGPUs adds the figures of all GPUs: sums of memory and power, and the mean of the utilization in percent.
 func addGPUs(m *tune.Measurement, g *perf.Metrics) {
 	for gpu, r := range g.UsedMemory {
 		m.GPUMemory += int64(r.Max)

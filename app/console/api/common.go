@@ -13,7 +13,7 @@ func (l List[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]T(l))
 }
 
-// Code is the kind of an error, on which the page acts.
+// Code is the kind of an error. The page decides by it what to do.
 type Code string
 
 // The codes, with their HTTP status.
@@ -51,7 +51,7 @@ const (
 // State of a model version, in Triton's terms.
 type State string
 
-// The states. StateUnavailable covers both "unloaded" and "load failed"; the reason tells them apart.
+// The states. StateUnavailable covers both "unloaded" and "load failed"; the reason says which.
 const (
 	StateReady       State = "READY"
 	StateLoading     State = "LOADING"
@@ -74,7 +74,7 @@ type Tensor struct {
 	// Format of an image input: FORMAT_NONE, FORMAT_NCHW or FORMAT_NHWC.
 	Format   string `json:"format"`
 	Optional bool   `json:"optional"`
-	// Labels says that a label file belongs to this output: classification answers names.
+	// Labels says that this output has a label file, so that a classification returns names.
 	Labels bool `json:"labels"`
 }
 
@@ -83,5 +83,6 @@ type File struct {
 	// Path relative to the model's folder, with slashes.
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"sizeBytes"`
-	ModMs     int64  `json:"modMs"`
+	// ModMs is the time of the last change, in milliseconds since 1970.
+	ModMs int64 `json:"modMs"`
 }

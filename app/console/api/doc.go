@@ -20,64 +20,64 @@
 //
 // Server
 //
-//	GET    /config.js → script   sets window.__base; it is "" in a browser
-//	GET    /api/server                               → Server
-//	GET    /api/machine                              → Machine
-//	GET    /api/frameworks                           → Frameworks
-//	POST  /api/frameworks/{name}/install InstallFramework → 202 Framework  not_found, consent, conflict
-//	DELETE /api/frameworks/{name}/install            → Framework   not_found, conflict (not being installed)
-//	POST   /api/client-errors             ClientError → 204   an error of the page; logged, at most 10 a minute
+//	GET    /config.js → script  sets window.__base; it is "" in a browser
+//	GET    /api/server → Server
+//	GET    /api/machine → Machine
+//	GET    /api/frameworks → Frameworks
+//	POST   /api/frameworks/{name}/install InstallFramework → 202 Framework  not_found, consent, conflict
+//	DELETE /api/frameworks/{name}/install → Framework  not_found, conflict (not being installed)
+//	POST   /api/client-errors ClientError → 204  an error of the page; logged, at most 10 a minute
 //
 // Models
 //
-//	GET    /api/models                               → Models
-//	GET    /api/models/{name}                        → ModelDetail   not_found
-//	GET    /api/models/{name}/runtime                → ModelRuntime   not_found
-//	POST   /api/models/{name}/load → LoadResult   not_found; a load that fails is 200 with ok=false
-//	POST   /api/models/{name}/unload                 → LoadResult   not_found, conflict (an ensemble needs it)
-//	POST   /api/models/{name}/versions/{version}/load     → LoadResult   not_found
-//	POST   /api/models/{name}/versions/{version}/unload   → LoadResult   not_found
-//	PUT    /api/models/{name}/pin          SetPin → Model   not_found
-//	DELETE /api/models/{name} → Trashed   not_found, conflict, forbidden (repository not writable)
-//	GET    /api/models/{name}/archive → application/zip   not_found; one top folder named as the model
-//	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult   not_found, unavailable (not ready), invalid
-//	GET    /api/models/{name}/load-test              → LoadTest   not_found; the running or the last one
-//	POST  /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable, invalid, conflict (one runs)
-//	DELETE /api/models/{name}/load-test              → LoadTest   conflict (none runs); it ends soon after
-//	GET    /api/models/{name}/tunings                → Tunings   not_found; the running one first
-//	POST  /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (unknown configuration)
-//	POST   /api/models/{name}/tunings  StartTuning → 202 Tuning   as plan; conflict (a model is tuned or measured)
-//	GET    /api/models/{name}/tunings/{id}?from=     → Tuning   not_found; from: the first trial that is wanted
-//	POST   /api/models/{name}/tunings/{id}/stop → Tuning   not_found, conflict (it has ended); it ends soon after
-//	DELETE /api/models/{name}/tunings/{id}           → 204   not_found, conflict (it runs)
-//	GET    /api/models/{name}/tunings/{id}/configs/{config}   → TuningTexts   not_found
-//	POST  /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict
-//	GET    /api/trash                                → Trash
-//	POST   /api/trash/{id}/restore                   → Trashed   not_found, conflict (a model of that name exists)
+//	GET    /api/models → Models
+//	GET    /api/models/{name} → ModelDetail  not_found
+//	GET    /api/models/{name}/runtime → ModelRuntime  not_found
+//	POST   /api/models/{name}/load → LoadResult  not_found; a load that fails is 200 with ok=false
+//	POST   /api/models/{name}/unload → LoadResult  not_found, conflict (an ensemble needs it)
+//	POST   /api/models/{name}/versions/{version}/load → LoadResult  not_found
+//	POST   /api/models/{name}/versions/{version}/unload → LoadResult  not_found
+//	PUT    /api/models/{name}/pin SetPin → Model  not_found
+//	DELETE /api/models/{name} → Trashed  not_found, conflict, forbidden (repository not writable)
+//	GET    /api/models/{name}/archive → application/zip  not_found; one top folder named as the model
+//	POST   /api/models/{name}/warmup WarmupRequest → WarmupResult  not_found, unavailable (not ready), invalid
+//	GET    /api/models/{name}/load-test → LoadTest  not_found; the running or the last one
+//	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable, invalid, conflict
+//	DELETE /api/models/{name}/load-test → LoadTest  conflict (none runs); it ends soon after
+//	GET    /api/models/{name}/tunings → Tunings  not_found; the running one first
+//	POST   /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (no config)
+//	POST   /api/models/{name}/tunings StartTuning → 202 Tuning  as plan; conflict (a model is tuned or measured)
+//	GET    /api/models/{name}/tunings/{id}?from= → Tuning  not_found; from: the first trial that is wanted
+//	POST   /api/models/{name}/tunings/{id}/stop → Tuning  not_found, conflict (it has ended); it ends soon after
+//	DELETE /api/models/{name}/tunings/{id} → 204  not_found, conflict (it runs)
+//	GET    /api/models/{name}/tunings/{id}/configs/{config} → TuningTexts  not_found
+//	POST   /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict
+//	GET    /api/trash → Trash
+//	POST   /api/trash/{id}/restore → Trashed  not_found, conflict (a model of that name exists)
 //
 // Imports: a staged copy outside the repository, until commit. See Import for the steps.
 //
-//	POST  /api/imports ImportCreate → 201 Import  invalid, too_large, forbidden (the path)
-//	GET    /api/imports/{id}                         → Import   not_found
-//	PUT    /api/imports/{id}/files/{path...}   bytes → 204   not_found, invalid, conflict (not uploading), too_large
-//	POST   /api/imports/{id}/analyze → Import   not_found, invalid (nothing uploaded, unreadable zip)
-//	PUT    /api/imports/{id}/config     ImportConfig → Import   not_found, conflict
-//	POST  /api/imports/{id}/commit ImportCommit → 202 Import  not_found, conflict (name taken, faults), consent
-//	DELETE /api/imports/{id}                         → 204   not_found
+//	POST   /api/imports ImportCreate → 201 Import  invalid, too_large, forbidden (the path)
+//	GET    /api/imports/{id} → Import  not_found
+//	PUT    /api/imports/{id}/files/{path...} bytes → 204  not_found, invalid, conflict (not uploading), too_large
+//	POST   /api/imports/{id}/analyze → Import  not_found, invalid (nothing uploaded, unreadable zip)
+//	PUT    /api/imports/{id}/config ImportConfig → Import  not_found, conflict
+//	POST   /api/imports/{id}/commit ImportCommit → 202 Import  not_found, conflict (name taken, faults), consent
+//	DELETE /api/imports/{id} → 204  not_found
 //
 // Configuration
 //
-//	GET    /api/config/fields                        → ConfigFields
-//	POST   /api/config/check            CheckRequest → CheckResult   not_found (model or import)
-//	PUT  /api/models/{name}/config SaveConfig → SaveResult  not_found, conflict (old baseRevision), invalid (faults)
-//	GET    /api/models/{name}/revisions              → Revisions   not_found
-//	GET    /api/models/{name}/revisions/{id}         → RevisionFull   not_found
-//	POST   /api/models/{name}/revisions/{id}/restore RestoreRequest → SaveResult   not_found, conflict
+//	GET    /api/config/fields → ConfigFields
+//	POST   /api/config/check CheckRequest → CheckResult  not_found (model or import)
+//	PUT    /api/models/{name}/config SaveConfig → SaveResult  not_found, conflict (old baseRevision), invalid (faults)
+//	GET    /api/models/{name}/revisions → Revisions  not_found
+//	GET    /api/models/{name}/revisions/{id} → RevisionFull  not_found
+//	POST   /api/models/{name}/revisions/{id}/restore RestoreRequest → SaveResult  not_found, conflict
 //
 // Inference: the same request and the same reply as port 8000, on the page's own origin.
 //
-//	POST   /api/infer/{name}                         → as POST /v2/models/{name}/infer
-//	POST   /api/infer/{name}/versions/{version}      → as POST /v2/models/{name}/versions/{version}/infer
+//	POST   /api/infer/{name} → as POST /v2/models/{name}/infer
+//	POST   /api/infer/{name}/versions/{version} → as POST /v2/models/{name}/versions/{version}/infer
 //
 // Request headers (Content-Type, Inference-Header-Content-Length, …) and reply, status and headers included,
 // pass through unchanged; errors have Triton's form {"error": "…"}. Where the stamps of the request are known
@@ -86,9 +86,9 @@
 //
 // History and live data
 //
-//	GET    /api/history?model=&version=&from=&to=&step=    → History   invalid
-//	GET    /api/history/events?from=&to=&model=&kind=&limit=&before=  → Events   invalid
-//	GET    /api/events?topics=                             → text/event-stream
+//	GET    /api/history?model=&version=&from=&to=&step= → History  invalid
+//	GET    /api/history/events?from=&to=&model=&kind=&limit=&before= → Events  invalid
+//	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server
 // chooses about 600 steps, and answers with the step used. An empty model means all models, an empty version all
@@ -109,14 +109,14 @@
 //
 // Access
 //
-//	GET    /api/access                               → Access
-//	POST  /api/access/tokens NewToken → 201 MadeToken  invalid; only this reply has the token's text
-//	DELETE /api/access/tokens/{id}                   → Access   not_found
-//	PUT  /api/access/network SetNetwork → Access  conflict (no token yet, no such address, options decide)
+//	GET    /api/access → Access
+//	POST   /api/access/tokens NewToken → 201 MadeToken  invalid; only this reply has the token's text
+//	DELETE /api/access/tokens/{id} → Access  not_found
+//	PUT    /api/access/network SetNetwork → Access  conflict (no token yet, no such address, options decide)
 //
 // # Desktop window only (not_found elsewhere)
 //
-//	GET    /api/desktop                              → Desktop
-//	PUT    /api/desktop                   SetDesktop → Desktop   conflict (the autostart entry cannot be changed)
-//	POST  /api/desktop/pick PickRequest → PickResult  opens the system's file dialog; empty path: cancelled
+//	GET    /api/desktop → Desktop
+//	PUT    /api/desktop SetDesktop → Desktop  conflict (the autostart entry cannot be changed)
+//	POST   /api/desktop/pick PickRequest → PickResult  opens the system's file dialog; empty path: cancelled
 package api

@@ -15,7 +15,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// WarmUp runs generated requests one after another and returns the latency of each inside the server.
+// WarmUp runs requests one after another and returns the latency of each inside the server. The requests come from the
+// model's model_warmup, otherwise they have zeros.
 func (h *Handler) WarmUp(r *http.Request, req *api.WarmupRequest) (out api.WarmupResult, err error) {
 	if req.Count == 0 {
 		req.Count = 20
@@ -122,7 +123,7 @@ func median(v []float64) float64 {
 }
 
 // warmupEntry returns a description of the requests: the model's first model_warmup entry if it has one, or else zeros
-// in the shape of the configuration, with 1 for each variable dimension.
+// for the required inputs, with 1 for each variable dimension. Only the second has the given batch size.
 func warmupEntry(cfg *inferencepb.ModelConfig, batch int) (entry *inferencepb.ModelWarmup, source string, err error) {
 	most := int(cfg.GetMaxBatchSize())
 	if batch == 0 || most == 0 {

@@ -1,4 +1,4 @@
-"""The sum of a sequence, together with the values of its controls."""
+"""Returns the sum of a sequence, its START and END controls, and the flags and correlation id of the request."""
 
 import numpy as np
 import triton_python_backend_utils as pb

@@ -13,7 +13,8 @@ func TestCompatibility(t *testing.T) {
 	got := compatibility(features, deviations, map[string]string{"A001": "TestX"},
 		map[string]string{"A002": notBuilt, "B001": "needs a moon"}, 256)
 	for _, want := range []string{
-		"256 test cases with the real clients", "| [Model repository and storage](#model-repository-and-storage) | 1 | 1 |\n",
+		"256 test cases with the real clients",
+		"| [Model repository and storage](#model-repository-and-storage) | 1 | 1 |\n",
 		"Works, with a test for each:\n\n- A001 a thing \\<x>\\|y\n", "or does not offer it:\n\n- A002 later\n",
 		"| B001 | never | needs a moon |\n",
 		"| DV01 | HTTP | a question | one | two | a reason |\n",

@@ -35,7 +35,7 @@ func millis(c *inferencepb.ModelConfig, name string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// count reads a parameter that is an integer from low to 1000.
+// count reads a parameter that is an integer from low to 1000, or returns the value of missing if it is not set.
 func count(c *inferencepb.ModelConfig, name string, missing, low int) (int, error) {
 	p, ok := c.GetParameters()[name]
 	if !ok {

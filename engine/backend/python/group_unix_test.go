@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// saw calls what once, when a text is written.
-type saw struct {
+// onText is a writer that calls what for each write with a certain text.
+type onText struct {
 	text string
 	what func()
 }
 
-func (s saw) Write(b []byte) (int, error) {
+func (s onText) Write(b []byte) (int, error) {
 	if strings.Contains(string(b), s.text) {
 		s.what()
 	}
 	return len(b), nil
 }
 
-// An installer that is cancelled ends with its children, which have its output open. Nothing waits for them.
+// A cancelled installation returns soon, although a child of the installer has the installer's output open.
 func TestCancelledInstallerEndsWithItsChildren(t *testing.T) {
 	folder := t.TempDir()
 	installer := filepath.Join(folder, "python3")
@@ -37,7 +37,7 @@ func TestCancelledInstallerEndsWithItsChildren(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- build(ctx, installer, filepath.Join(folder, "requirements.txt"), nil, filepath.Join(folder, "env"),
-			saw{"started", stop})
+			onText{"started", stop})
 	}()
 	select {
 	case err := <-done:

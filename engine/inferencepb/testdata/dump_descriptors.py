@@ -1,4 +1,4 @@
-"""Writes the FileDescriptorSet that the installed tritonclient wheel carries to standard output."""
+"""Writes the descriptors of the installed tritonclient wheel to standard output, as a FileDescriptorSet."""
 
 import sys
 

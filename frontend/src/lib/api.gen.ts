@@ -63,7 +63,7 @@ export interface SetNetwork {
   localFree: boolean;
 }
 
-/** Code is the kind of an error, on which the page acts. */
+/** Code is the kind of an error. The page decides by it what to do. */
 export type Code = "invalid" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal";
 
 /** Error is the body of every failed request. */
@@ -98,7 +98,7 @@ export interface Tensor {
   /** Format of an image input: FORMAT_NONE, FORMAT_NCHW or FORMAT_NHWC. */
   format: string;
   optional: boolean;
-  /** Labels says that a label file belongs to this output: classification answers names. */
+  /** Labels says that this output has a label file, so that a classification returns names. */
   labels: boolean;
 }
 
@@ -107,6 +107,7 @@ export interface File {
   /** Path relative to the model's folder, with slashes. */
   path: string;
   sizeBytes: number;
+  /** ModMs is the time of the last change, in milliseconds since 1970. */
   modMs: number;
 }
 

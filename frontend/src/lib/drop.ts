@@ -1,6 +1,7 @@
 // Files and folders from a drop or a file dialog, with their relative paths.
 
 export interface Upload {
+  /** The relative path, with the name of the dropped folder first. */
   path: string;
   file: File;
 }
@@ -18,8 +19,8 @@ const junk = /(^|\/)(\.DS_Store|Thumbs\.db|desktop\.ini|__MACOSX)(\/|$)/;
 export const inWindow = () => location.protocol === "wails:" || location.hostname === "wails.localhost";
 
 /**
- * Reads a drop. It must be called inside the drop handler: the entries are taken before the first await, later
- * the browser has forgotten them.
+ * Returns the files of a drop. It must be called inside the drop handler, because the browser no longer provides the
+ * entries after it.
  */
 export function collect(dt: DataTransfer): Promise<Upload[]> {
   const entries = [...dt.items].filter((i) => i.kind === "file").map((i) => i.webkitGetAsEntry());
@@ -40,7 +41,7 @@ async function walk(e: FileSystemEntry, path: string): Promise<Upload[]> {
   const out: Upload[] = [];
   const reader = e.createReader();
   for (;;) {
-    // Chromium answers at most 100 entries a call: read until it is empty.
+    // Chromium returns at most 100 entries per call, so we read until none are left.
     const some = await new Promise<FileSystemEntry[]>((ok, bad) => reader.readEntries(ok, bad));
     if (some.length === 0) return out;
     for (const child of some) out.push(...(await walk(child, `${path}/${child.name}`)));
@@ -57,7 +58,7 @@ export function fromInput(files: FileList): Upload[] {
 
 /**
  * Sorts what was dropped into imports: each folder, each zip and each .onnx file is one. Other loose files (external
- * data, labels, a config.pbtxt) go with every loose .onnx file; without one they are an import of their own.
+ * data, labels, a config.pbtxt) go with every loose .onnx file; without one they are one import.
  */
 export function parcels(uploads: readonly Upload[]): Parcel[] {
   const folders = new Map<string, Upload[]>();

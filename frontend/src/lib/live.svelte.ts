@@ -9,6 +9,7 @@ export const ringSeconds = 300;
 const maxEvents = 200;
 const maxImports = 20;
 
+/** The key of a model version in Live.rings. */
 export const versionKey = (model: string, version: string) => `${model}\n${version}`;
 
 class Live {
@@ -19,13 +20,14 @@ class Live {
   events = $state.raw<api.Event[]>([]);
   /** The newest state of each import in the stream. */
   imports = $state.raw<Record<string, api.Import>>({});
-  /** Time of the newest second; changes once a second. */
+  /** The time of the newest samples. It changes once a second. */
   nowMs = $state(0);
   readonly rings = new Map<string, SampleRing>();
   private source: EventSource | null = null;
   private retry: ReturnType<typeof setTimeout> | undefined;
   private wait = 1000;
 
+  /** Opens the stream, and opens it again after a failure until stop is called. */
   start(): void {
     this.stop();
     const s = new EventSource(base() + "/api/events");
@@ -89,7 +91,7 @@ class Live {
     const counts = v.lastMinute.spark;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Math.floor(Date.now() / 1000) * 1000; // samples have whole seconds
+    const end = Math.floor(Date.now() / 1000) * 1000; // the times of samples are whole seconds
     const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
     counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
     this.rings.set(key, ring);

@@ -25,6 +25,7 @@ export class Loaded<T> {
     }
   }
 
+  /** Aborts the present call, if any. The value stays. */
   cancel(): void {
     this.abort?.abort();
   }

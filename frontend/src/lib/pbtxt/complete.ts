@@ -2,6 +2,7 @@
 import type { ConfigField } from "../api.gen";
 import { placeAt, type Schema } from "./path";
 
+/** One completion. */
 export interface Choice {
   label: string;
   /** The inserted text; "|" marks the position of the cursor. */
@@ -11,18 +12,20 @@ export interface Choice {
   kind: "field" | "value";
 }
 
-/** The beginning of a field's value: a block for a message, quotes for a string. */
+/** The text that inserts a field: its name and an empty block, list, string or value, with "|" for the cursor. */
 function opening(f: ConfigField): string {
   if (f.kind === "message" || f.kind === "map") return f.repeated || f.kind === "map" ? `${f.name} [\n  {\n    |\n  }\n]` : `${f.name} {\n  |\n}`;
   if (f.repeated) return `${f.name}: [ | ]`;
   return f.type === "string" || f.type === "bytes" ? `${f.name}: "|"` : `${f.name}: |`;
 }
 
+/** The type of a field as in the protobuf language. */
 export function typeText(f: ConfigField): string {
   if (f.kind === "map") return `map<${f.keyType}, ${f.type}>`;
   return f.repeated ? `repeated ${f.type}` : f.type;
 }
 
+/** The help text of a field. */
 export function fieldDoc(f: ConfigField): string {
   const parts = [f.doc];
   if (f.default) parts.push(`Default: ${f.default}`);
@@ -45,6 +48,7 @@ export function choices(schema: Schema, text: string): Choice[] {
   return values.map((v) => ({ label: v.name, insert: v.name, detail: String(v.number), doc: v.doc, kind: "value" as const }));
 }
 
+/** The help for a word. */
 export interface Help {
   title: string;
   doc: string;

@@ -1,7 +1,7 @@
 // Converts positions from the server (lines and columns from 1, columns in code points) to offsets, and applies fixes.
 import type { Edit, Fault } from "../api.gen";
 
-/** The offset of a line and column. A position outside the text becomes its nearest end. */
+/** The offset of a line and column. A column beyond the line becomes its end, a line beyond the text the end of the text. */
 export function offset(text: string, line: number, col: number): number {
   if (line < 1) return 0;
   let start = 0;
@@ -31,6 +31,7 @@ function wordEnd(text: string, from: number): number {
   return from + (m ? m[0].length : 0);
 }
 
+/** A replacement of the text between two offsets. */
 export interface Change {
   from: number;
   to: number;
@@ -44,6 +45,7 @@ export function changes(text: string, edits: readonly Edit[]): Change[] {
     .sort((a, b) => a.from - b.from);
 }
 
+/** The text after the edits of a fix, which must not overlap. */
 export function apply(text: string, edits: readonly Edit[]): string {
   let out = text;
   for (const c of changes(text, edits).reverse()) out = out.slice(0, c.from) + c.insert + out.slice(c.to);
