@@ -20,8 +20,8 @@ func TestEnsembleAnswersGoldenRequests(t *testing.T) {
 		name, text, want string
 	}{
 		{"right", goldenPair(8), ""},
-		{"wrong", goldenPair(9), "does not answer its golden requests: a.json request 0: output 'OUTPUT0' is not " +
-			"what it is to be"},
+		{"wrong", goldenPair(9), "does not answer its golden requests: a.json request 0: output 'OUTPUT0' differs " +
+			"from the expected data"},
 		{"not JSON", "{", "a.json: unexpected EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
