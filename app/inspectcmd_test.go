@@ -79,6 +79,9 @@ const identityTensors = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } `
 	`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
 
 func TestValidateCommand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	p := newProgram(t)
 	mlp := sampleFile(t, "mlp/1/model.onnx")
 	for _, tt := range []struct {
@@ -236,6 +239,9 @@ func TestValidateJSON(t *testing.T) {
 }
 
 func TestConfigGenerate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	p := newProgram(t)
 	mlp := sampleFile(t, "mlp/1/model.onnx")
 	root := writeFiles(t, t.TempDir(), map[string]string{
@@ -298,6 +304,9 @@ func TestConfigGenerate(t *testing.T) {
 
 // TestHostileConfigurations bounds what a configuration can cost.
 func TestHostileConfigurations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	big := strings.Repeat("# comment\n", 5<<20)
 	for _, tt := range []struct{ name, text, want string }{
 		{"B2 a file of 50 MB", big, "is larger than"},

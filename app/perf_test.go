@@ -125,6 +125,9 @@ func readCSV(t *testing.T, path string) []map[string]string {
 
 // The report counts as many requests as the server has had, over each protocol and for each kind of model.
 func TestPerf_F013(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	r := perfRig(t)
 	values := writeFiles(t, t.TempDir(), map[string]string{
 		"repeat.json": `{"data": [{"IN": {"content": [1, 2, 3], "shape": [3]},

@@ -60,6 +60,9 @@ func tunedBy(t *testing.T, r *rig, path string) api.Tuning {
 // The page runs the same search as the command. This test runs one from the plan to the file in the repository, and
 // finds it again after a restart.
 func TestTuneOnThePage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Setenv(asProgram, "1")
 	root := writeFiles(t, t.TempDir(), map[string]string{"n/1/x": "", "n/config.pbtxt": `backend: "identity"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 8 }

@@ -62,6 +62,9 @@ const (
 // TestManyModelsStayWithinBounds holds a repository of 500 models to its bounds; on a busy machine the best of several
 // tries counts.
 func TestManyModelsStayWithinBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if raceEnabled {
 		t.Log("the race detector multiplies all times; make bench and the test without it measure them")
 	}

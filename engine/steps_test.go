@@ -31,6 +31,9 @@ ensemble_scheduling {
 }
 
 func TestEnsemblesWithManySteps_B19(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const steps = 1000
 	root := t.TempDir()
 	put(t, root, "word", wordConfig)

@@ -123,6 +123,9 @@ func (s *surface) optimum(g *Goal) (score float64, ok bool) {
 // Quick must reach 95 percent of the best that there is on most surfaces, within its budget and a hundredth of the
 // space.
 func TestF029_QuickFindsNearlyTheBest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const surfaces = 1000
 	good, met, feasible, most, all := 0, 0, 0, 0, 0
 	for seed := range uint64(surfaces) {

@@ -162,6 +162,9 @@ func TestRealEngineErrors(t *testing.T) {
 
 // TestRealEngineUnderLoad checks that no request sees another's bytes while memory is reused.
 func TestRealEngineUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	conn, _ := start(t, realEngine(t), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	var wg sync.WaitGroup

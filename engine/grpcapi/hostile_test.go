@@ -114,6 +114,9 @@ func (rawCodec) Unmarshal(b []byte, v any) error {
 // A request whose deadline passes in the queue leaves the queue and counts as cancelled. The request before it is
 // answered.
 func TestA23DeadlineWhileQueued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel() // it mostly waits
 	e, err := engine.New(engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{t.TempDir()}, Backends: builtin.All()},

@@ -80,6 +80,9 @@ func boolParam(b bool) *inferencepb.InferParameter {
 }
 
 func TestModelInferIdentity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	conn, _ := start(t, newFakeEngine(testModels()...), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	for _, tt := range []struct {
@@ -411,6 +414,9 @@ func TestModelInferDeadline(t *testing.T) {
 }
 
 func TestCompressedMessagesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) { o.MaxReceiveBytes = 100_000 })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	for _, encoding := range []string{"deflate", gzip.Name} {

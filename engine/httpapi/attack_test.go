@@ -191,6 +191,9 @@ func TestHostileBodies(t *testing.T) {
 
 // A body that inflates from 1 MiB to 1 GiB is refused, and the memory used stays below the limit of 64 MiB.
 func TestA7Bombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := attacked(t)
 	const size = 1 << 30
 	for _, encoding := range []string{"gzip", "deflate"} {
@@ -262,6 +265,9 @@ func bomb(t *testing.T, kind string, size int) string {
 
 // Many connections that send their header byte by byte are closed by the header timeout. Others are answered meanwhile.
 func TestA8SlowHeaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel() // it mostly waits
 	n, limit := 400, 2*time.Second
 	if os.Getenv("NEREID_SOAK") == "full" {
@@ -327,6 +333,9 @@ func descriptors(t *testing.T) int {
 
 // A body of 4 MB in chunks of one byte is read. Malformed chunks and endless chunk extensions are refused.
 func TestA9Chunks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := attacked(t)
 	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 	padded := addSubJSON + strings.Repeat(" ", 4<<20-len(addSubJSON))
@@ -370,6 +379,9 @@ func TestA9Chunks(t *testing.T) {
 // A client that leaves leaves no goroutine, connection or queued request behind: while it sends the header or the body,
 // while the request waits or runs, and while the reply is written.
 func TestA22ClientLeavesAtAnyTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := attacked(t, func(o *Options) { o.pollAfter = time.Hour }) // polling would change the number of goroutines
 	e := s.opt.Engine.(*engine.Engine)
 	loadSlow(t, s, 150*time.Millisecond)
@@ -450,6 +462,9 @@ func untilTrue(t *testing.T, what string, cond func() bool) {
 
 // A queued request whose client leaves is removed from the queue and counted as cancelled.
 func TestA23CancelWhileQueued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel() // it mostly waits
 	s := attacked(t)
 	e := s.opt.Engine.(*engine.Engine)

@@ -20,6 +20,9 @@ import (
 // run. The server is another process. The name of the test puts it into the stage without the race detector, which
 // changes the memory usage.
 func TestA21AllocIdleConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()                    // it mostly waits
 	n, limit := 1000, 5*time.Second // the machine may be busy
 	if os.Getenv("NEREID_SOAK") == "full" {

@@ -117,6 +117,9 @@ func selfSigned(t *testing.T) tls.Certificate {
 
 // A polled connection is ended by the client, the idle limit or Shutdown, and no longer counted then.
 func TestPolledConnectionsEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	before := runtime.NumGoroutine()
 	s, l := bareServer(t)
 	s.opt.pollAfter, s.opt.IdleTimeout = time.Nanosecond, 4*time.Second // long enough to see them polled

@@ -246,6 +246,9 @@ func TestResponseCompression_B038(t *testing.T) {
 
 // Decompression bombs, damaged and nested streams are refused.
 func TestA7CompressedBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := serve(t, func(o *Options) { o.MaxBody = 1 << 20 })
 	whole := compressed(t, "gzip", addSubJSON)
 	for _, tt := range []struct{ name, body, encoding, want string }{
@@ -349,6 +352,9 @@ func TestA11Smuggling(t *testing.T) {
 
 // A header that never ends is refused after a time. A body that arrives slowly is not.
 func TestA8SlowHeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := serve(t, func(o *Options) { o.HeaderTimeout = time.Second; o.IdleTimeout = time.Second })
 	conn := dial(t, s.addr)
 	io.WriteString(conn, "POST /v2 HTTP/1.1\r\nHos")
@@ -700,6 +706,9 @@ func TestLargeBodies(t *testing.T) {
 
 // A connection does not keep the memory of a large request.
 func TestLargeBodiesAreReleased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := serve(t, func(o *Options) { o.MaxBody = 128 << 20 })
 	conn := dial(t, s.addr)
 	r := bufio.NewReader(conn)

@@ -85,6 +85,9 @@ func TestRateLimiterResources(t *testing.T) {
 // In random schedules the instances never hold more than there is, each of them gets its turn, and at the end nothing
 // is held.
 func TestRateLimiterSchedules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) { limiterSchedule(t, rand.New(rand.NewPCG(seed, 11)), seed) })
 		if t.Failed() {

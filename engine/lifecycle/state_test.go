@@ -19,6 +19,9 @@ import (
 // loads and unloads of the model and of one version, evictions, suspensions, and drains that end at random times. After
 // every event the invariants of world.check must hold. NEREID_SOAK=1 runs ten times as many.
 func TestStateMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	lives := uint64(2000)
 	if os.Getenv("NEREID_SOAK") != "" {
 		lives *= 10

@@ -71,6 +71,9 @@ func linear(base, each time.Duration) func(int) time.Duration {
 }
 
 func TestInstancesLeaveRequestsToOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const us = time.Microsecond
 	shared := Policy{MaxBatchSize: 64, CoresBusy: func() bool { return true }}
 	apart := Policy{MaxBatchSize: 64}

@@ -21,6 +21,9 @@ import (
 // instance. Each must get the state of the one before and the right controls. Slots must become free, and every request
 // gets one response.
 func TestRandomSequences(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	seeds := uint64(2500)
 	if testing.Short() {
 		seeds = 300

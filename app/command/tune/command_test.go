@@ -62,6 +62,9 @@ func tuneTry(t *testing.T, ctx context.Context, args ...string) (*result, string
 const sampleModels = "../../../models-sample"
 
 func TestTune(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Run("F029 F036 a quick search of an ONNX model", func(t *testing.T) {
 		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--budget=8", "--concurrency=2,4,8",
 			"--threads=1", "--instance-counts=1,2")
@@ -120,6 +123,9 @@ func TestTune(t *testing.T) {
 }
 
 func TestTuneSeveralModels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Run("F029 two models at the same time", func(t *testing.T) {
 		at := t.TempDir()
 		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp,add_sub", "--search=brute",
@@ -174,6 +180,9 @@ func TestTuneSeveralModels(t *testing.T) {
 }
 
 func TestTuneContinuesAfterFailures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Run("a configuration that cannot be loaded is passed over", func(t *testing.T) {
 		root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `
 backend: "identity" max_batch_size: 8

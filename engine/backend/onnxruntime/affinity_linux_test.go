@@ -128,6 +128,9 @@ func TestHostPolicyOfThreads_C065(t *testing.T) {
 
 // All threads of an isolated instance's process run on the cores of its host policy, from the start of the process.
 func TestHostPolicyOfIsolatedProcess_C065(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	all, last := twoCores(t)
 	b := isolating(t)
 	s := digitsSpec(nil)

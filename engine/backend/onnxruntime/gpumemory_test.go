@@ -334,6 +334,9 @@ type slotAt struct{ gpu, at, size int }
 // size. Each request must get its own values in the requested place, no other part of a region may change, and all
 // memory must be free at the end.
 func TestTensorsOnGPUs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for k, tt := range gpuMemoryModels() {
 		for _, pools := range [][2]int64{{1 << 20, 1 << 20}, {8 << 10, 4 << 10}, {0, 0}} {
 			t.Run(fmt.Sprintf("%s, pools of %v", tt.name, pools), func(t *testing.T) {

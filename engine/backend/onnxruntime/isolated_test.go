@@ -56,6 +56,9 @@ func isolate(c *inferencepb.ModelConfig) *inferencepb.ModelConfig {
 }
 
 func TestConformanceInAProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	models := []backendtest.Model{
 		identityModel(t, "identity_fp32", tensor.FP32, 50_000), // through the shared memory
 		identityModel(t, "identity_bytes", tensor.Bytes, 4),
@@ -138,6 +141,9 @@ func alone(t *testing.T, inst backend.Instance, r *infer.Request) *infer.Respons
 // TestACrashAffectsOnlyItsModel checks that the requests of a crashed model fail with a reason, and that the model is
 // restarted a limited number of times. Another model and this process continue.
 func TestACrashAffectsOnlyItsModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	b := isolating(t)
 	good, bad := addSubModel(t), crashing(t, "CRASH_ON_RUN")
 	isolate(good.Config)

@@ -126,6 +126,9 @@ func TestLibraryOption(t *testing.T) {
 
 // TestOpenRefuses opens invalid and too old libraries in a separate process, because an opened library stays open.
 func TestOpenRefuses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if what := os.Getenv("NEREID_TEST_OPEN"); what != "" {
 		b := New(Options{Library: what, Log: slog.New(slog.DiscardHandler)})
 		_, err := b.Version()

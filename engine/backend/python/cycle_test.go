@@ -10,6 +10,9 @@ import (
 
 // Two models with one instance each call each other, for requests of two clients. Neither call can begin.
 func TestModelsThatWaitForEachOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	folder := t.TempDir()
 	caller := func(self, other string) string {
 		return code(`
@@ -66,6 +69,9 @@ if x[0] == 1:
 // A cycle of three models: two calls wait for executions, and one for a call that waits. One call is cancelled, and
 // then all requests are answered.
 func TestThreeModelsThatWaitForEachOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	folder := t.TempDir()
 	caller := func(begins, waits, next string) string {
 		body := ""

@@ -61,6 +61,9 @@ func alive(pid int) bool {
 }
 
 func TestProcessEndFailsOnlyItsRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Run("queued", func(t *testing.T) { testDeaths(t, false) })
 	t.Run("on the caller's goroutine", func(t *testing.T) { testDeaths(t, true) })
 }

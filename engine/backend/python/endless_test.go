@@ -13,6 +13,9 @@ import (
 
 // A model whose initialize or finalize never ends does not delay other models, and its process can be ended.
 func TestEndlessInitializeAndFinalize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	folder := t.TempDir()
 	endless := func(method, file string) string {
 		return `

@@ -61,6 +61,9 @@ func fakeNumpy(t *testing.T) {
 var usesToy = code("import nereid_toy; y = np.array([float(nereid_toy.VERSION[0])], np.float32)", "")
 
 func TestEnvironmentsFromRequirements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	fakeNumpy(t)
 	wheels := t.TempDir()
 	for _, version := range []string{"1.0", "2.0", "4.0"} {
@@ -276,6 +279,9 @@ func TestMissingPythonIsReported(t *testing.T) {
 // A framework is installed once per version, from any working directory, to which the interpreter's path may be
 // relative. An incomplete installation, or one of another version, is replaced.
 func TestInstallFramework(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	fakeNumpy(t)
 	wheels := t.TempDir()
 	wheel(t, wheels, "nereid_toy", "1.0")

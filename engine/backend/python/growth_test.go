@@ -95,6 +95,9 @@ func sharedObjects(t *testing.T) int {
 
 // Loading and unloading many times leaks nothing.
 func TestLoadCycles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	cycles, first := 20, 5
 	if soak() {
 		cycles, first = 200, 20

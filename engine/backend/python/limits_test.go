@@ -86,6 +86,9 @@ y = x`, ""),
 
 // Many requests with 100000 floats reuse the shared memory, which does not grow.
 func TestArenaDoesNotGrowWithRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"},
 		map[string]string{
 			"m/config.pbtxt": config(""),

@@ -27,6 +27,9 @@ const groupBytes = 1 << 30
 // D4: when memory runs out, the kernel kills the model's process that uses it, and neither the server nor another
 // model. TestProcessEndFailsOnlyItsRequests has the case of a process that reaches its own limit.
 func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if procs := os.Getenv(outOfMemoryVar); procs != "" {
 		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { serveOutOfMemory(t, procs) })
 		return

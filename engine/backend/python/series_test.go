@@ -325,6 +325,9 @@ def initialize(self, args):
 
 // Each execution of a series has the whole limit.
 func TestSeriesLimitIsPerRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const limit = 5 * time.Second
 	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "5"}, config(""), code(`
 if x[0] == 5:
@@ -401,6 +404,9 @@ y[:] = x[0]`, ""))
 
 // A model may return an input that it keeps, and change it afterwards.
 func TestSeriesResponsesFromAKeptInput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, n := range []int{1, 5000, 300000} {
 		for _, what := range []string{"x", "x[:]", "x.reshape(1, -1)[0]"} {
 			g := newSeriesRig(t, nil, config(""), code(`

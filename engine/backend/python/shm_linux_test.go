@@ -19,6 +19,9 @@ const smallShmVar = "NEREID_TEST_SHM"
 
 // Models are served if /dev/shm is small, as in a container (64 MB), or missing.
 func TestSmallOrMissingShm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	if how := os.Getenv(smallShmVar); how != "" {
 		serveWithSmallShm(t, how)
 		return

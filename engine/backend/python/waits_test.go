@@ -73,6 +73,9 @@ func meet(t *testing.T, r *rig, text string, models ...string) {
 
 // Cycles through ensembles are found.
 func TestCyclesThroughEnsembles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Run("D9 D040 one ensemble", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{
@@ -134,6 +137,9 @@ class TritonPythonModel:
 
 // A call that no code waits for blocks nothing. It is executed in its turn, also by the instance that made it.
 func TestUnawaitedCallsAreNotCancelled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	folder := t.TempDir()
 	at := func(name string) string { return strconv.Quote(filepath.Join(folder, name)) }
 	const call = `pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"], ` +

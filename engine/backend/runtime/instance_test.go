@@ -121,6 +121,9 @@ func sameAsIn(in []tensor.Tensor, responses [][]tensor.Tensor) error {
 }
 
 func TestConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, dt := range []tensor.DataType{tensor.Int32, tensor.Bytes} {
 		for _, width := range []int{4, 5000} {
 			backendtest.Test(t, echoes{dt}, backendtest.Model{

@@ -13,6 +13,9 @@ import (
 )
 
 func TestA13Attacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, tt := range []struct {
 		name   string
 		attack func(c *client)

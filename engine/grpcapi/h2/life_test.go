@@ -39,6 +39,9 @@ func TestH2Spec(t *testing.T) {
 
 // GracefulStop lets running calls finish, refuses new ones, and closes the connection.
 func TestDrainFinishesRunningCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, tt := range []struct {
 		name string
 		age  time.Duration
@@ -98,6 +101,9 @@ func TestDrainFinishesRunningCalls(t *testing.T) {
 }
 
 func TestDeadClientIsDetected(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	s := serve(t, func(o *Options) {
 		o.Keepalive = keepalive.ServerParameters{Time: 3 * time.Second, Timeout: 50 * time.Millisecond}
 	})

@@ -92,6 +92,9 @@ func random(t *testing.T, n int) []byte {
 
 // TestStorages runs every case against a server of every kind.
 func TestStorages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, s := range []struct {
 		name  string
 		start func(*testing.T) *storage

@@ -20,6 +20,9 @@ func testArena(t testing.TB, size int64) *Arena {
 
 // Slots in use never overlap and keep their content while others are allocated and freed. Free slots are reused.
 func TestSlotsInUseDoNotOverlap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	a := testArena(t, 64<<10)
 	type slot struct {
 		at   int64
