@@ -32,7 +32,7 @@ const python = ".cache/venv/bin/python"
 const lint = `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint GOFLAGS=${GOFLAGS//-trimpath/}
 .cache/bin/golangci-lint run ./... &&
 if [ -e .cache/cuda/env ]; then
-	. .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app
+	. .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app/backends
 fi`
 
 // cudaTests are those of the build with the tag cuda, on a driver that they compile themselves. They are skipped where
