@@ -246,8 +246,8 @@ func loadBars() []loadBar {
 		{"python-grpc", all, rate, 1.5, 0},
 		{"python-http", all, p99, 1, 0},
 		{"python-grpc", all, p99, 1, 0},
-		{"python-1mb-shm", few, rate, 3, 0},
-		{"python-1mb-shm-add", few, rate, 3, 0},
+		{"python-1mb-shm", few, rate, 2, 0},
+		{"python-1mb-shm-add", few, rate, 2, 0},
 		{"python-1mb-http", []int{1, 4}, rate, 1.7, 0},
 	}
 }
