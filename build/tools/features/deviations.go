@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io/fs"
 	"os"
@@ -26,21 +25,13 @@ var deviationID = regexp.MustCompile(`\bDV[0-9]{2}\b|_(DV[0-9]{2})`)
 // readDeviations reads docs/deviations.csv. Each row must be complete, have the next id, and ask something new.
 func readDeviations(root string) ([]deviation, error) {
 	path := filepath.Join(root, "docs/deviations.csv")
-	f, err := os.Open(path)
+	rows, err := readTable(path, 6)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	var list []deviation
 	requests := map[string]bool{}
-	for i, l := range lines[min(1, len(lines)):] {
-		if len(l) != 6 {
-			return nil, fmt.Errorf("%s: line %d has %d columns, want 6", path, i+2, len(l))
-		}
+	for i, l := range rows {
 		d := deviation{l[0], l[1], l[2], l[3], l[4], l[5]}
 		switch want := fmt.Sprintf("DV%02d", i+1); {
 		case d.id != want:

@@ -144,20 +144,31 @@ func check(features []feature, tested, reasons map[string]string) (summary strin
 		strings.Join(parts, ", "), len(reasons)), faults
 }
 
-// readFeatures reads docs/features.csv: id, title, priority, description. Ids are unique.
-func readFeatures(path string) ([]feature, error) {
+// readTable reads a CSV file and returns its lines without the head. Each must have the given number of columns.
+func readTable(path string, columns int) ([][]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = columns
+	lines, err := r.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	return lines[min(1, len(lines)):], nil
+}
+
+// readFeatures reads docs/features.csv: id, title, priority, description. Ids are unique.
+func readFeatures(path string) ([]feature, error) {
+	rows, err := readTable(path, 4)
+	if err != nil {
+		return nil, err
+	}
 	var features []feature
 	seen := map[string]bool{}
-	for i, l := range lines[min(1, len(lines)):] {
+	for i, l := range rows {
 		if !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" || l[3] == "" {
 			return nil, fmt.Errorf("%s: line %d: bad or repeated id %q, or no title or description", path, i+2, l[0])
 		}
