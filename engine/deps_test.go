@@ -100,6 +100,7 @@ var layers = map[string]int{
 	"app/sagemaker":               8,
 
 	"app/console/catalog":         9,
+	"app/console/code":            9,
 	"app/console/configs":         9,
 	"app/console/folders":         9,
 	"app/console/history":         9,

@@ -361,3 +361,24 @@ func TestAFileCalledModelGetsAFreeName(t *testing.T) {
 		t.Errorf("a file named as a model is called %q, exists %v; want ready, existing", im.Name, im.Exists)
 	}
 }
+
+// The user agrees to the list that was shown: another file that would run since then is another question.
+func TestConsentIsForTheListThatWasShown_B13(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := r.Upload("", map[string]string{"m/1/model.onnx": "good", "m/1/op.so": "x"})
+	late := filepath.Join(r.Data, "imports", im.ID, "model", "1", "late.bin")
+	if err := os.WriteFile(late, []byte("#!/bin/sh"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := "/api/imports/" + im.ID + "/commit"
+	if code, body := r.Call("POST", path, api.ImportCommit{ConsentCode: true}); code != 412 ||
+		!strings.Contains(string(body), "1/late.bin (a script)") {
+		t.Fatalf("commit with another file = %d %s, want 412", code, body)
+	}
+	if im = get[api.Import](r, 200, "GET", "/api/imports/"+im.ID, nil); len(im.Code) != 2 {
+		t.Errorf("the question is now %+v", im.Code)
+	}
+	if im = commit(r, im, api.ImportCommit{ConsentCode: true}); im.State != api.ImportLoaded {
+		t.Errorf("commit after the second question = %+v", im)
+	}
+}

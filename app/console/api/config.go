@@ -130,6 +130,8 @@ type SaveConfig struct {
 	Text string `json:"text"`
 	// BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict.
 	BaseRevision int64 `json:"baseRevision"`
+	// ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent.
+	ConsentCode bool `json:"consentCode,omitempty"`
 }
 
 // SaveOutcome is the result of a save.
@@ -194,4 +196,6 @@ type RestoreRequest struct {
 	BaseRevision int64 `json:"baseRevision"`
 	// Before: the text before the revision is restored, which undoes it. Otherwise the text after it is.
 	Before bool `json:"before"`
+	// ConsentCode as in SaveConfig.
+	ConsentCode bool `json:"consentCode,omitempty"`
 }

@@ -35,7 +35,9 @@ type Import struct {
 	// ConfigGenerated: Config was made from the model file, not found beside it.
 	ConfigGenerated bool        `json:"configGenerated"`
 	Faults          List[Fault] `json:"faults"`
-	// Code lists the files that will run as code when the model is loaded; then commit needs consentCode.
+	// Code lists what will run as code when the model is loaded with Config, each path once; then commit needs
+	// consentCode. What is not in the model, such as a library of the machine, is under the path of the configuration
+	// that names it.
 	Code List[CodeFile] `json:"code"`
 	// Exists: a model of that name is in the repository already; commit needs replace.
 	Exists bool `json:"exists"`
@@ -81,7 +83,7 @@ const (
 	ImportZip     ImportKind = "zip"    // a zip of a model folder or of one ONNX file
 )
 
-// CodeFile is a file of an import that runs as code.
+// CodeFile is a file of an import that runs as code, or a configuration that names something outside.
 type CodeFile struct {
 	Path string `json:"path"`
 	// Why, in words: "a Python model", "a pickle: unpacking it runs code".

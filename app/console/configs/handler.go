@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/code"
 	"nereid/app/console/rest"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
@@ -86,6 +88,9 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 			Faults: APIFaults(d.faults, req.Text, name),
 		}
 	}
+	if err := consent(m, &req.Text, req.ConsentCode); err != nil {
+		return out, err
+	}
 	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
 }
 
@@ -155,5 +160,19 @@ func (h *Handler) Restore(r *http.Request, req *api.RestoreRequest) (out api.Sav
 	if err != nil {
 		return out, err
 	}
+	if err := consent(m, text, req.ConsentCode); err != nil {
+		return out, err
+	}
 	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceRestore, Restores: rev.ID, After: text})
+}
+
+// consent refuses a text that makes the server run what the present text does not, unless the user agreed. The files
+// of an import that ran nothing were not asked about.
+func consent(m catalog.Model, text *string, agreed bool) error {
+	_, name := repo.Split(m.Name)
+	runs, err := code.Added(m.Folder, name, m.Text, text)
+	if err == nil && len(runs) > 0 && !agreed {
+		err = code.Ask(runs)
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"nereid/app/console/code"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
@@ -21,12 +22,16 @@ type signatureKey struct {
 }
 
 // signature asks the backend of a configuration for the signature of the newest version's file. It returns nil without
-// an error if the backend cannot tell or there is no version. The caller must not change the signature.
+// an error if the backend cannot tell, if there is no version, or if reading the file would run code. The caller must
+// not change the signature.
 func (c *Checker) signature(ctx context.Context, name, folder string, cfg *inferencepb.ModelConfig) (
 	sig *modelconfig.Signature, version int64, err error) {
 	completer, ok := c.backend(cfg.GetBackend()).(backend.AutoCompleter)
 	if !ok || folder == "" {
 		return nil, 0, nil
+	}
+	if code.LoadsLibraries(cfg) {
+		return nil, 0, nil // reading the file would load them, before anybody agreed to that
 	}
 	src := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "")
 	versions := modelconfig.ChooseVersions(cfg.GetVersionPolicy(), src.Numbers())

@@ -9,6 +9,7 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
+	"nereid/app/console/code"
 	"nereid/app/console/configs"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
@@ -27,7 +28,7 @@ func (h *Handler) arrange(ctx context.Context, s *staged) error {
 	s.dir = l.Dir
 	v := &s.view
 	v.State, v.Reason = api.ImportStaged, ""
-	v.Kind, v.Files, v.Versions, v.Code = l.Kind, l.Files, l.Versions, l.Code
+	v.Kind, v.Files, v.Versions = l.Kind, l.Files, l.Versions
 	if v.Name == "" {
 		v.Name = freeName(v.Repository, l.Name)
 		if found != nil { // the author's name, if the configuration has one
@@ -45,8 +46,7 @@ func (h *Handler) arrange(ctx context.Context, s *staged) error {
 			v.Config = h.Checker.Check(ctx, v.Name, s.dir, nil).Generated()
 		}
 	}
-	h.check(ctx, s)
-	return nil
+	return h.check(ctx, s)
 }
 
 // freeName returns a free name instead of "model", such as model_2, since that says nothing about the model. Other
@@ -62,16 +62,22 @@ func freeName(repository, name string) string {
 	return free
 }
 
-// check checks the import's configuration. s.mu is held.
-func (h *Handler) check(ctx context.Context, s *staged) {
+// check checks the import's configuration, and finds what runs with it. s.mu is held.
+func (h *Handler) check(ctx context.Context, s *staged) error {
 	v := &s.view
+	runs, err := code.Find(s.dir, v.Name, v.Config)
+	if err != nil {
+		return err
+	}
+	v.Code = runs
 	d := h.Checker.Check(ctx, v.Name, s.dir, &v.Config)
 	// Nothing of the model serves yet, so a broken model file is an error.
 	v.Faults = configs.APIFaults(d.Faults(modelconfig.SeverityError), v.Config, v.Name)
 	v.Backend, v.MaxBatchSize = d.Config.GetBackend(), int(d.Config.GetMaxBatchSize())
 	v.Inputs, v.Outputs = catalog.Tensors(d.Config, d.DimNames())
-	_, err := os.Stat(filepath.Join(v.Repository, v.Name))
+	_, err = os.Stat(filepath.Join(v.Repository, v.Name))
 	v.Exists = err == nil
+	return nil
 }
 
 // renamed changes the name in a configuration text from one model name to another. It leaves other names as they are.

@@ -14,6 +14,7 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
+	"nereid/app/console/code"
 	"nereid/app/console/configs"
 	"nereid/app/console/folders"
 	"nereid/app/console/rest"
@@ -48,8 +49,11 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 	if s.dir == "" {
 		return rest.Errorf(api.CodeConflict, "the import is not analysed yet")
 	}
-	h.check(ctx, s)
 	v := &s.view
+	shown := v.Code
+	if err := h.check(ctx, s); err != nil {
+		return err
+	}
 	if err := repo.CheckName(v.Name); err != nil {
 		return err
 	}
@@ -63,10 +67,9 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 		return rest.Errorf(api.CodeConflict,
 			"a model %q is in the repository already; choose another name, or replace it", v.Name)
 	}
-	if len(v.Code) > 0 && !req.ConsentCode {
-		return rest.Errorf(api.CodeConsent,
-			"%s (%s) runs as code on this machine when the model is loaded; agree to that, or do not import it",
-			v.Code[0].Path, v.Code[0].Why)
+	if len(v.Code) > 0 && !(req.ConsentCode && slices.Equal(shown, v.Code)) {
+		h.publish(s)
+		return code.Ask(v.Code)
 	}
 	if !folders.Writable(v.Repository) {
 		return rest.Errorf(api.CodeForbidden, "the repository %s cannot be written by this server", v.Repository)
@@ -77,11 +80,11 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 // commit installs an import and publishes how that ended.
 func (h *Handler) commit(ctx context.Context, s *staged) {
 	s.mu.Lock()
-	root, from, config := s.view.Repository, s.dir, s.view.Config
+	root, from, config, agreed := s.view.Repository, s.dir, s.view.Config, s.view.Code
 	name := h.Catalog.KeyIn(root, s.view.Name)
 	s.mu.Unlock()
 	start := time.Now()
-	err := h.install(ctx, s, name, root, from, config)
+	err := h.install(ctx, s, name, root, from, config, agreed)
 	took := time.Since(start)
 	if err != nil {
 		h.Recorder.Event(history.Event{Kind: history.ImportFailed, Model: name, Text: strings.TrimSpace(err.Error())})
@@ -108,7 +111,7 @@ func (h *Handler) commit(ctx context.Context, s *staged) {
 
 // install copies the staged model beside its place in the repository, exchanges the two and loads the model. If that
 // fails, it restores what was there.
-func (h *Handler) install(ctx context.Context, s *staged, name, root, from, config string) error {
+func (h *Handler) install(ctx context.Context, s *staged, name, root, from, config string, agreed code.List) error {
 	defer h.Catalog.Lock(name)()
 	_, plain := repo.Split(name)
 	place := filepath.Join(root, plain)
@@ -131,6 +134,13 @@ func (h *Handler) install(ctx context.Context, s *staged, name, root, from, conf
 		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(config), 0o644); err != nil {
 			return err
 		}
+	}
+	// The question was about these files and this text: nothing else may run.
+	if runs, err := code.Find(part, plain, config); err != nil {
+		return err
+	} else if !slices.Equal(runs, agreed) {
+		return errors.Join(rest.Errorf(api.CodeConsent, "the staged files have changed since the question"),
+			code.Ask(runs))
 	}
 	rev, err := h.Writer.Store.AddRevision(ctx, store.Revision{Model: name, Source: store.SourceImport, Before: old,
 		After: text})

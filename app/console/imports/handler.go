@@ -229,7 +229,9 @@ func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Imp
 	if v.State == api.ImportFailed {
 		v.State, v.Reason = api.ImportStaged, ""
 	}
-	h.check(r.Context(), s)
+	if err := h.check(r.Context(), s); err != nil {
+		return out, err
+	}
 	h.publish(s)
 	return *v, nil
 }

@@ -239,6 +239,8 @@ export interface SaveConfig {
   text: string;
   /** BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict. */
   baseRevision: number;
+  /** ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent. */
+  consentCode?: boolean;
 }
 
 /** SaveOutcome is the result of a save. */
@@ -294,6 +296,8 @@ export interface RestoreRequest {
   baseRevision: number;
   /** Before: the text before the revision is restored, which undoes it. Otherwise the text after it is. */
   before: boolean;
+  /** ConsentCode as in SaveConfig. */
+  consentCode?: boolean;
 }
 
 /** History answers GET /api/history. */
@@ -423,7 +427,11 @@ export interface Import {
   /** ConfigGenerated: Config was made from the model file, not found beside it. */
   configGenerated: boolean;
   faults: Fault[];
-  /** Code lists the files that will run as code when the model is loaded; then commit needs consentCode. */
+  /**
+   * Code lists what will run as code when the model is loaded with Config, each path once; then commit needs
+   * consentCode. What is not in the model, such as a library of the machine, is under the path of the configuration
+   * that names it.
+   */
   code: CodeFile[];
   /** Exists: a model of that name is in the repository already; commit needs replace. */
   exists: boolean;
@@ -446,7 +454,7 @@ export type ImportOrigin = "upload" | "path";
 /** ImportKind is what was dropped. */
 export type ImportKind = "" | "onnx" | "folder" | "zip";
 
-/** CodeFile is a file of an import that runs as code. */
+/** CodeFile is a file of an import that runs as code, or a configuration that names something outside. */
 export interface CodeFile {
   path: string;
   /** Why, in words: "a Python model", "a pickle: unpacking it runs code". */

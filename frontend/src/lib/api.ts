@@ -32,6 +32,16 @@ export function errorText(e: unknown): string {
   return e instanceof Error ? e.message : String(e);
 }
 
+/** Makes a request that may ask whether code may run. If the user agrees, it is repeated with the answer. */
+export async function withConsent<T>(request: (consentCode: boolean) => Promise<T>): Promise<T> {
+  try {
+    return await request(false);
+  } catch (e) {
+    if (!(e instanceof ApiError) || e.code !== "consent" || !window.confirm(t("config.runsCode", { what: e.message }))) throw e;
+    return request(true);
+  }
+}
+
 function isApiError(v: unknown): v is api.Error {
   return typeof v === "object" && v !== null && "error" in v && typeof v.error === "string";
 }

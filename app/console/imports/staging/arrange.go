@@ -22,8 +22,7 @@ type Layout struct {
 	Name     string // suggested for the model
 	Dir      string // the folder
 	Files    []api.File
-	Versions []string       // ascending
-	Code     []api.CodeFile // files that can run code when the model is loaded
+	Versions []string // ascending
 }
 
 // configName is the name of the configuration in a model folder.
@@ -279,7 +278,7 @@ func linkOrCopy(from, to string) error {
 	return durable.Copy(from, to)
 }
 
-// describe lists the files, versions and code of the arranged folder.
+// describe lists the files and versions of the arranged folder.
 func (l *Layout) describe() error {
 	files, err := folders.List(l.Dir)
 	if err != nil {
@@ -298,25 +297,5 @@ func (l *Layout) describe() error {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 	})
 	l.Files = files
-	for _, f := range files {
-		if why := runsCode(f.Path); why != "" {
-			l.Code = append(l.Code, api.CodeFile{Path: f.Path, Why: why})
-		}
-	}
 	return nil
-}
-
-// runsCode says how loading a file can run code that is in it, "" if it cannot.
-func runsCode(name string) string {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".py", ".pyc", ".pyd":
-		return "a Python program"
-	case ".pt", ".pt2", ".pth", ".pkl", ".pickle", ".joblib":
-		return "a pickle: unpacking it can run code"
-	case ".so", ".dll", ".dylib":
-		return "a native library"
-	case ".sh", ".bat", ".exe":
-		return "a program"
-	}
-	return ""
 }

@@ -113,7 +113,6 @@ func TestArrange(t *testing.T) {
 		kind         api.ImportKind
 		model        string
 		versions     []string
-		code         int
 	}{
 		{name: "one ONNX file", source: "Res Net (50).onnx", put: []string{"Res Net (50).onnx"},
 			want: []string{"1/model.onnx"}, kind: api.ImportONNX, model: "Res_Net__50", versions: []string{"1"}},
@@ -143,7 +142,7 @@ func TestArrange(t *testing.T) {
 			versions: []string{"1"}},
 		{name: "a Python model", put: []string{"py/config.pbtxt", "py/1/model.py", "py/1/w.pt"},
 			want: []string{"1/model.py", "1/w.pt",
-				"config.pbtxt"}, kind: api.ImportFolder, model: "py", versions: []string{"1"}, code: 2},
+				"config.pbtxt"}, kind: api.ImportFolder, model: "py", versions: []string{"1"}},
 		{name: "a SavedModel", put: []string{"sm/saved_model.pb", "sm/variables/variables.index"},
 			want: []string{"1/model.savedmodel/saved_model.pb",
 				"1/model.savedmodel/variables/variables.index"}, kind: api.ImportFolder, model: "sm",
@@ -158,9 +157,9 @@ func TestArrange(t *testing.T) {
 					t.Fatalf("Arrange: %v", err)
 				}
 				if got := paths(l.Files); !slices.Equal(got, tt.want) || l.Kind != tt.kind || l.Name != tt.model ||
-					!slices.Equal(l.Versions, tt.versions) || len(l.Code) != tt.code {
-					t.Errorf("round %d: Arrange = %v, %q, %q, versions %v, code %v; want %v, %q, %q, %v, %d", round,
-						got, l.Kind, l.Name, l.Versions, l.Code, tt.want, tt.kind, tt.model, tt.versions, tt.code)
+					!slices.Equal(l.Versions, tt.versions) {
+					t.Errorf("round %d: Arrange = %v, %q, %q, versions %v; want %v, %q, %q, %v", round,
+						got, l.Kind, l.Name, l.Versions, tt.want, tt.kind, tt.model, tt.versions)
 				}
 			}
 		})

@@ -2,7 +2,6 @@ package staging
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bufio"
 	"compress/gzip"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"nereid/app/console/folders"
 	"nereid/app/console/rest"
 )
 
@@ -79,8 +79,11 @@ type unpacker struct {
 }
 
 func (u *unpacker) zip(r io.ReaderAt, size int64) error {
-	z, err := zip.NewReader(r, size)
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
+	z, err := folders.OpenZip(r, size)
+	if errors.Is(err, folders.ErrZipTooLarge) {
+		return tooLarge("%s has too many entries; pack at most %d files", u.archive, u.into.limits.Files)
+	}
+	if err != nil {
 		return err
 	}
 	var declared uint64

@@ -372,6 +372,7 @@ export const en = {
   "config.clean": "saved",
   "config.noFile": "no config.pbtxt yet: saving creates it",
   "config.readOnly": "The repository is read-only.",
+  "config.runsCode": "With this configuration, more of the model runs as code on this machine. Do you trust it?\n\n{what}",
   "config.leave": "The configuration has unsaved changes. Leave and lose them?",
   "config.side": "Compare with",
   "config.side.diff": "Difference",

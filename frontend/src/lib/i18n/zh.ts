@@ -374,6 +374,7 @@ export const zh: Record<keyof typeof en, string> = {
   "config.clean": "已保存",
   "config.noFile": "还没有 config.pbtxt：保存后会创建",
   "config.readOnly": "模型仓库为只读。",
+  "config.runsCode": "使用此配置后，模型中会有更多内容作为代码在本机运行。是否信任？\n\n{what}",
   "config.leave": "修改后的配置尚未保存。要离开并丢弃吗？",
   "config.side": "比较",
   "config.side.diff": "差异",
