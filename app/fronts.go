@@ -20,10 +20,12 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/listen"
 	"nereid/app/options"
+	"nereid/engine/device"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
 	"nereid/engine/restrict"
+	"nereid/engine/tensor"
 )
 
 // fronts are the servers of the program's endpoints.
@@ -32,6 +34,7 @@ type fronts struct {
 	log    *slog.Logger
 	tokens *access.Tokens
 	tasks  *tasks
+	memory *tensor.Budget // of requests and responses
 
 	listeners listen.Listeners
 	tls       map[string]*tls.Config // by the name of the endpoint; absent: no TLS
@@ -49,7 +52,7 @@ type fronts struct {
 // openFronts makes the servers. They do not serve yet.
 func (s *server) openFronts(context.Context) error {
 	f := s.fronts
-	f.engine = s.engine
+	f.engine, f.memory = s.engine, tensor.NewBudget(requestMemory(f.c.RequestMemory))
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
 			"option out, or use nereid serve")
@@ -63,6 +66,18 @@ func (s *server) openFronts(context.Context) error {
 		return s.openConsole()
 	}
 	return nil
+}
+
+// requestMemory returns how many bytes requests and responses may use: limit, or if that is 0 a quarter of the memory.
+// A large request is copied up to three times on its way through a model's process, and the models need memory too.
+func requestMemory(limit int64) int64 {
+	if limit > 0 {
+		return limit
+	}
+	if all := device.Host().Memory; all > 0 {
+		return all / 4
+	}
+	return 1 << 30
 }
 
 // openTLS reads the certificates of the endpoints that use TLS.
@@ -135,6 +150,7 @@ func (s *server) openHTTP() (err error) {
 // newHTTP makes an HTTP server with what all of them need.
 func (f *fronts) newHTTP(o httpapi.Options) (*httpapi.Server, error) {
 	o.Engine, o.Log, o.MaxBody, o.Restricted = f.engine, f.log, f.c.HTTP.MaxBody, f.c.HTTP.Restricted
+	o.Memory = f.memory
 	o.AllowedHosts, o.Authorize = f.allowedHosts(f.c.Listen.HTTP.Address), authorizeHTTP(f.tokens)
 	if f.exporter != nil {
 		o.Metrics = f.exporter.Append
@@ -149,7 +165,7 @@ func (s *server) openGRPC() (err error) {
 	}
 	o := f.c.GRPC
 	o.Engine, o.Log, o.TLS, o.Trace, o.LogControl = s.engine, s.log, f.tls["grpc"], s.trace, s.logControl
-	o.Authorize = authorizeGRPC(f.tokens)
+	o.Authorize, o.Memory = authorizeGRPC(f.tokens), f.memory
 	f.grpc, err = grpcapi.New(o)
 	return err
 }

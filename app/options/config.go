@@ -33,11 +33,13 @@ type Config struct {
 	// AsTriton: the program was started under the name tritonserver and has its defaults.
 	AsTriton bool
 
-	ExitTimeout time.Duration
-	ExitOnError bool
-	OpenBrowser bool
-	History     bool   // the server records its history
-	DataDir     string // never empty, unless AsTriton
+	// RequestMemory is how many bytes requests and responses may use; 0: a quarter of the memory.
+	RequestMemory int64
+	ExitTimeout   time.Duration
+	ExitOnError   bool
+	OpenBrowser   bool
+	History       bool   // the server records its history
+	DataDir       string // never empty, unless AsTriton
 	// DefaultDataDir: the user did not choose DataDir.
 	DefaultDataDir bool
 

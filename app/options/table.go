@@ -322,6 +322,13 @@ func (c *Config) ownOptions() []option {
 		opt("grpc-reflection", "boolean",
 			"Serves gRPC server reflection, which tools such as grpcurl use. Default: false.",
 			boolean(&c.GRPC.Reflection)),
+		opt("request-memory-limit", "bytes",
+			"How much memory requests and responses may use at one time, such as 2GiB. Requests beyond it get 503 or "+
+				"RESOURCE_EXHAUSTED. Default: a quarter of the memory of the machine or the container.",
+			size(&c.RequestMemory)),
+		opt("grpc-max-decompressed-size", "bytes",
+			"The largest content of a compressed gRPC message. Default: 268435456.",
+			integer(1, 1<<31-1, &c.GRPC.MaxInflatedBytes)),
 		opt("http-base-path", "/path",
 			"A prefix that a gateway puts before /v2; requests without it are served too.", c.basePath),
 		opt("client-shm-direct", "boolean",

@@ -118,7 +118,10 @@ func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 	if (field == fp32Contents || field == fp64Contents) && packedView(t, in, field, size, own) {
 		return nil
 	}
-	buf := m.pool.Get(int(size))
+	buf, err := m.pool.Try(int(size), 0)
+	if err != nil {
+		return err
+	}
 	m.r.Own(buf)
 	appendContents(buf.Bytes()[:0], in.contents, field, t.DataType)
 	t.Data, t.Buf = buf.Bytes(), buf

@@ -25,6 +25,7 @@ type answer struct {
 	err                string          // error_message
 	final              bool            // the value of triton_final_response
 	noFinal            bool            // leave triton_final_response out
+	memory             *tensor.Budget  // counts the outputs that are referred to until they are sent; nil: no one does
 }
 
 // encode encodes the answer. Large outputs are referred to: the buffers hold references on their memory, so that the
@@ -103,7 +104,7 @@ func (a *answer) tie(b []byte, store *[]byte, pool mem.BufferPool) mem.BufferSli
 		}
 		to := cuts[0]
 		cuts = cuts[1:]
-		bufs = append(bufs, head.Slice(from, to), tied(&outputs[i]))
+		bufs = append(bufs, head.Slice(from, to), tied(&outputs[i], a.memory))
 		from = to
 	}
 	if from < len(b) {
@@ -114,23 +115,28 @@ func (a *answer) tie(b []byte, store *[]byte, pool mem.BufferPool) mem.BufferSli
 
 // loan holds a reference on an output's memory for a mem.Buffer. It is the pool to which that buffer returns.
 type loan struct {
-	data []byte
-	buf  *tensor.Buffer
+	data   []byte
+	buf    *tensor.Buffer
+	memory *tensor.Budget
 }
 
 // Get is never called.
 func (*loan) Get(int) *[]byte { panic("grpcapi: Get on a loan") }
 
 // Put releases the memory.
-func (l *loan) Put(*[]byte) { l.buf.Release() }
+func (l *loan) Put(*[]byte) {
+	l.memory.Give(int64(len(l.data)))
+	l.buf.Release()
+}
 
 // tied returns an output's memory as a buffer that holds a reference on it. The memory has at least tieAt bytes,
 // which is above the size from which package mem counts references.
-func tied(t *tensor.Tensor) mem.Buffer {
+func tied(t *tensor.Tensor, memory *tensor.Budget) mem.Buffer {
 	if t.Buf == nil {
 		return mem.SliceBuffer(t.Data)
 	}
-	l := &loan{data: t.Data, buf: t.Buf.Retain()}
+	l := &loan{data: t.Data, buf: t.Buf.Retain(), memory: memory}
+	memory.Add(int64(len(t.Data)))
 	return mem.NewBuffer(&l.data, l)
 }
 

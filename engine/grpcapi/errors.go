@@ -8,6 +8,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // codeOf maps Triton's codes to gRPC's.
@@ -38,6 +39,9 @@ func wireError(err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return grpcstatus.Error(codes.DeadlineExceeded, err.Error())
+	}
+	if errors.Is(err, tensor.ErrNoRoom) {
+		return grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	}
 	return grpcstatus.Error(codeOf(status.CodeOf(err)), err.Error())
 }

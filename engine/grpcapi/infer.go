@@ -61,7 +61,9 @@ func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error
 			return answer{}, wireError(err)
 		}
 	}
-	return answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}, nil
+	return answer{
+		model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp, memory: s.pool.Budget,
+	}, nil
 }
 
 // admit passes a decoded request to the engine. An error is the status for the client, and the request's responses are

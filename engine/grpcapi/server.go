@@ -73,8 +73,12 @@ type Options struct {
 
 	TLS *tls.Config // nil: plain text
 
-	// MaxReceiveBytes bounds one received message, decompressed. 0: 2 GiB - 1, as in Triton.
+	// MaxReceiveBytes bounds one received message. 0: 2 GiB - 1, as in Triton.
 	MaxReceiveBytes int
+	// MaxInflatedBytes bounds the content of a compressed message in addition. 0: 256 MiB.
+	MaxInflatedBytes int
+	// Memory bounds the requests and responses under way; nil: no bound.
+	Memory *tensor.Budget
 	// Keepalive is Triton's --grpc-keepalive-time, -timeout and --grpc-max-connection-age, -grace.
 	// Zero fields: 2 h, 20 s, no bound, no bound.
 	Keepalive keepalive.ServerParameters
@@ -121,11 +125,11 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted,
 		forwards: o.ForwardMetadata, compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), pool: tensor.Pool{Budget: o.Memory},
 	}
 	t, err := h2.New(h2.Options{
 		Codec: newCodec(), Log: o.Log, TLS: o.TLS, Pool: &s.pool, MaxReceiveBytes: o.MaxReceiveBytes,
-		Keepalive: o.Keepalive, Enforcement: o.Enforcement,
+		MaxInflatedBytes: o.MaxInflatedBytes, Keepalive: o.Keepalive, Enforcement: o.Enforcement,
 	})
 	if err != nil {
 		return nil, err

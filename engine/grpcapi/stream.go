@@ -260,6 +260,7 @@ func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool)
 	}
 	return c.write(&answer{
 		stream: true, model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp, final: final,
+		memory: c.s.pool.Budget,
 	})
 }
 

@@ -74,6 +74,7 @@ func (x *exchange) deny(err error) {
 		code = d.Status
 	}
 	x.challenge = code == 401
+	x.closeAfter = x.challenge // without a token a client does not hold a connection
 	x.fail(code, typeText, err.Error())
 }
 

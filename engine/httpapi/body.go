@@ -16,9 +16,12 @@ import (
 	"nereid/engine/tensor"
 )
 
-// firstRead is how much memory a body gets before any of it has arrived. A longer one grows as it arrives, which
-// costs a copy. A tensor of 1 MiB with its JSON part fits.
-const firstRead = 2 << 20
+// firstRead is how much memory a body of known length gets before it has arrived, and firstUnknown one of unknown
+// length. A longer one grows as it arrives, which costs a copy. A tensor of 1 MiB with its JSON part fits in firstRead.
+const (
+	firstRead    = 2 << 20
+	firstUnknown = 64 << 10
+)
 
 // smallBody is the size up to which an unwanted body is read so that the connection can be used again.
 const smallBody = 64 << 10
@@ -39,7 +42,7 @@ func (s *Server) readBody(x *exchange, offset int) (*tensor.Buffer, []byte, erro
 	defer x.conn.enter(handling)
 	buf, body, err := s.readEncoded(x, offset)
 	if err != nil {
-		x.closeAfter = true
+		x.closeAfter = x.closeAfter || !x.drained
 		return nil, nil, err
 	}
 	return buf, body, nil
@@ -51,14 +54,16 @@ func (s *Server) readEncoded(x *exchange, offset int) (buf *tensor.Buffer, body 
 	switch {
 	case x.length > s.opt.MaxBody:
 		err = errTooLarge
+	case s.opt.Memory.Check(x.length) != nil:
+		err = s.opt.Memory.Check(x.length)
 	case compressed:
 		var z io.ReadCloser
 		if z, err = decompressor(x); err != nil {
 			return nil, nil, err
 		}
 		defer z.Close()
-		if buf, body, err = s.fill(z, offset, -1); err == nil {
-			x.drained = discard(x.body) // what is behind the end of the compressed stream
+		if buf, body, err = s.fill(&ratioReader{plain: z, packed: &x.stream}, offset, -1); err == nil {
+			x.drained = discard(x.body, smallBody) // what is behind the end of the compressed stream
 		}
 	default:
 		buf, body, err = s.fill(x.body, offset, x.length)
@@ -68,6 +73,12 @@ func (s *Server) readEncoded(x *exchange, offset int) (buf *tensor.Buffer, body 
 	case err == nil:
 	case errors.Is(err, errTooLarge):
 		err = typedError{errors.New(s.tooLargeText()), typeJSON, 413}
+	case errors.Is(err, tensor.ErrNoRoom):
+		// A client that is still sending when the connection is closed may not see the answer.
+		x.drained = discard(x.body, s.opt.MaxBody)
+		err = asJSON(err)
+	case errors.Is(err, tensor.ErrRatio):
+		err = typedError{err, typeJSON, 413}
 	case compressed:
 		err = errDecompress(x, err)
 	default:
@@ -85,14 +96,33 @@ func errDecompress(x *exchange, err error) error {
 	return asJSON(status.Errorf(status.InvalidArg, "failed to decompress the %s body: %w", x.contentEncoding, err))
 }
 
-// fill reads r to its end. length is its size, -1 if that is not known.
+// ratioReader reads the plain bytes of a compressed body, and ends with tensor.ErrRatio if these are too many for it.
+type ratioReader struct {
+	plain  io.Reader
+	packed *bodyReader
+	n      int64
+}
+
+func (r *ratioReader) Read(p []byte) (int, error) {
+	n, err := r.plain.Read(p)
+	r.n += int64(n)
+	if fault := tensor.CheckRatio(r.n, r.packed.n); fault != nil {
+		return n, fault
+	}
+	return n, err
+}
+
+// fill reads r to its end. length is its size, -1 if that is not known. Memory is counted before it is used.
 func (s *Server) fill(r io.Reader, offset int, length int64) (*tensor.Buffer, []byte, error) {
 	limit := s.opt.MaxBody
-	room := min(firstRead, limit+1)
+	room := min(firstUnknown, limit+1)
 	if length >= 0 {
 		room = min(length, firstRead)
 	}
-	buf := s.pool.Get(offset + int(room))
+	buf, err := s.pool.Try(offset+int(room), roomWait)
+	if err != nil {
+		return nil, nil, err
+	}
 	at := int64(0)
 	for {
 		b := buf.Bytes()[offset:]
@@ -115,11 +145,18 @@ func (s *Server) fill(r io.Reader, offset int, length int64) (*tensor.Buffer, []
 		if at < int64(len(b)) {
 			continue
 		}
-		room = min(at*16, length) // a client that announces much must send a part of it first
+		room = min(at*32, length) // a client that announces much must send a part of it first
 		if length < 0 {
 			room = min(at*2, limit+1)
+			if at < firstRead {
+				room = min(at*8, limit+1)
+			}
 		}
-		next := s.pool.Get(offset + int(room))
+		next, err := s.pool.Try(offset+int(room), roomWait)
+		if err != nil {
+			buf.Release()
+			return nil, nil, err
+		}
 		copy(next.Bytes()[offset:], b)
 		buf.Release()
 		buf = next
@@ -172,15 +209,15 @@ func (s *Server) discardBody(x *exchange) {
 	}
 	if !x.drained && x.length > 0 && x.length <= smallBody {
 		x.conn.enter(readingBody)
-		x.drained = discard(x.body)
+		x.drained = discard(x.body, smallBody)
 		x.conn.enter(handling)
 	}
 }
 
-// discard reads the rest of a body and reports whether it was small.
-func discard(body io.Reader) bool {
-	n, err := io.Copy(io.Discard, io.LimitReader(body, smallBody+1))
-	return err == nil && n <= smallBody
+// discard reads the rest of a body and reports whether it had at most that many bytes.
+func discard(body io.Reader, most int64) bool {
+	n, err := io.Copy(io.Discard, io.LimitReader(body, most+1))
+	return err == nil && n <= most
 }
 
 // compressors keeps writers for reuse: each holds hundreds of kilobytes.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -42,12 +43,14 @@ type conn struct {
 
 	x      *exchange      // nil while it is polled
 	reply  *tensor.Buffer // the reply that is being written
+	held   int64          // bytes of outputs that belong to it, counted in Options.Memory
 	trace  *trace.Trace   // of the request; nil for nearly all
-	heard  bool           // the client has sent something
 	fresh  bool           // the HTTP library has just taken it over and has no request of it
 	ended  bool           // the client closed its side, and everything before that was read
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
 
+	heard    atomic.Bool // the client has sent something
+	headTail []byte      // the last two bytes of a header that is arriving in pieces
 	pollable atomic.Bool
 	raw      syscall.RawConn // of the descriptor; guarded by connections.mu, as is the next
 	fd       int             // while it is polled
@@ -81,15 +84,34 @@ func (c *conn) Read(b []byte) (int, error) {
 	if err == io.EOF { // TLS reports it with the last bytes, and again at the next read
 		err = nil
 	}
-	if !c.heard {
-		c.heard = true
+	if !c.heard.Load() {
+		c.heard.Store(true)
 		c.pollable.Store(true)
 		if b[0] == handshakeRecord {
 			return 0, errTLS // no line of it ends: the client would wait until the header's time is over
 		}
 	}
 	c.begin()
+	switch phase(c.phase.Load()) {
+	case readingHead:
+		c.followHead(b[:n])
+	case readingBody:
+		c.progress()
+	}
 	return n, err
+}
+
+// followHead looks for the empty line that ends a header. What follows has the time of a body: the library reads the
+// first bytes of a body before it calls the handler.
+func (c *conn) followHead(b []byte) {
+	const end = "\n\r\n"
+	if bytes.Contains(b, []byte(end)) || bytes.Contains(append(c.headTail, b[:min(len(b), 2)]...), []byte(end)) {
+		c.headTail = c.headTail[:0]
+		c.enter(readingBody)
+		return
+	}
+	c.headTail = append(c.headTail, b[max(0, len(b)-2):]...) // the end may be in two reads
+	c.headTail = c.headTail[max(0, len(c.headTail)-2):]
 }
 
 // begin notes that there are bytes of the next request.
@@ -156,6 +178,10 @@ func (c *conn) finished() {
 	if c.x != nil {
 		c.x.large.Release()
 	}
+	if c.held > 0 {
+		c.set.opt.Memory.Give(c.held)
+		c.held = 0
+	}
 }
 
 // Close closes the connection. If the client may not have waited for its reply, it gets a moment to read it. A
@@ -204,6 +230,7 @@ type bodyReader struct {
 	c       *conn
 	chunked bool
 	end     error // what ended it
+	n       int64 // bytes read
 }
 
 // Read reads and notes the progress. After an error it returns the same error for ever: the library would take what
@@ -217,6 +244,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	b.end = err
+	b.n += int64(n)
 	b.c.progress()
 	return n, err
 }

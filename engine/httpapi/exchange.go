@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
+	"net/http"
 	"strconv"
 	"unsafe"
 
@@ -91,11 +93,15 @@ const (
 	// timingName is the request header that asks for the durations inside the server; its value is 1.
 	timingName       = "Nereid-Timing"
 	headerLengthName = "Inference-Header-Content-Length"
+	// tooLongName is what headerReceived adds to a header.
+	tooLongName = "Nereid-Body-Too-Long"
 )
 
 // take keeps a header that the protocol needs. Names are in their canonical form.
 func (x *exchange) take(key, value []byte) {
 	switch string(key) {
+	case tooLongName:
+		x.body, x.length = http.NoBody, math.MaxInt64
 	case "Host":
 		x.host = value
 	case "Origin":

@@ -120,8 +120,17 @@ func (cs *connections) checkPolled(now int64) {
 	}
 	cs.idle.checked = now
 	cs.closePolled(func(c *conn) bool {
-		return time.Duration(now-c.since.Load())*tick > cs.opt.IdleTimeout
+		return time.Duration(now-c.since.Load())*tick > cs.idleLimit(c)
 	})
+}
+
+// idleLimit returns how long a connection may have no request. One that never had any needs no longer than a body that
+// does not arrive.
+func (cs *connections) idleLimit(c *conn) time.Duration {
+	if c.heard.Load() {
+		return cs.opt.IdleTimeout
+	}
+	return min(cs.opt.IdleTimeout, cs.opt.StallTimeout)
 }
 
 // rawConn gives access to the connection's descriptor, below TLS. connections.mu is held.

@@ -15,6 +15,7 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
+	"nereid/engine/tensor"
 	"nereid/engine/trace"
 )
 
@@ -75,6 +76,8 @@ type Options struct {
 	SageMaker *compat.SageMaker
 	VertexAI  *compat.VertexAI
 
+	// Memory bounds the requests and responses under way; nil: no bound.
+	Memory *tensor.Budget
 	// MaxBody bounds a request's body in bytes, as sent and decompressed. Default 64 MiB, as Triton's
 	// --http-max-input-size.
 	MaxBody int64

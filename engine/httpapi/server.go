@@ -34,6 +34,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opt: o, routes: newRouter(&o), regions: o.Engine.SharedMemory()}
+	s.pool.Budget = o.Memory
 	s.access = accessPolicy{&s.opt}
 	s.exchanges.New = func() any { return new(exchange) }
 	s.transport = s.newTransport()

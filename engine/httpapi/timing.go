@@ -20,6 +20,14 @@ const (
 	// connection is reset.
 	lingerTime = 500 * time.Millisecond
 
+	// roomWait is how long a body waits for memory when requests and responses use all that they may: longer than most
+	// requests take.
+	roomWait = time.Second
+
+	// closingStall is how long a header, a body or a reply may make no progress while the server shuts down. Clients
+	// that hang must not delay the exit.
+	closingStall = 3 * time.Second
+
 	// rejectTime bounds the answer to a connection that is refused. No connection is accepted meanwhile.
 	rejectTime = 10 * time.Millisecond
 

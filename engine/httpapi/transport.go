@@ -31,7 +31,7 @@ func (s *Server) newTransport() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.handleFault,
-		HeaderReceived:               lowerExpect,
+		HeaderReceived:               s.headerReceived,
 		ExpectHandler:                s.handleExpect,
 		ConnState:                    s.connState,
 		Concurrency:                  math.MaxInt32, // accept counts
@@ -189,6 +189,8 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 			ctx.Response.SetBodyRaw(x.reply.Bytes())
 		} else {
 			body, size := x.large.Body(x.reply.Bytes())
+			x.conn.held = int64(size)
+			s.pool.Budget.Add(x.conn.held)
 			ctx.Response.SetBodyStream(body, size)
 		}
 		x.conn.reply, x.reply = x.reply, nil
@@ -211,15 +213,20 @@ var (
 	newlineSpace    = []byte("\n ")
 	newlineTab      = []byte("\n\t")
 	headerLengthKey = []byte(headerLengthName)
+	tooLongKey      = []byte(tooLongName)
 	expectKey       = []byte("Expect")
 	expectContinue  = []byte("100-continue")
 )
 
-// lowerExpect writes an expectation in the case that the library compares with: its case means nothing (RFC 9110,
-// 10.1.1).
-func lowerExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
+// headerReceived prepares the header for the library, which reads the first bytes of the body next. It writes an
+// expectation in the case that the library compares with: its case means nothing (RFC 9110, 10.1.1). From a request
+// whose body is too large it hides the length, so that the client is answered before it sends any of the body.
+func (s *Server) headerReceived(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
 	if e := h.PeekBytes(expectKey); len(e) > 0 && bytes.EqualFold(e, expectContinue) {
 		h.SetBytesKV(expectKey, expectContinue)
+	} else if int64(h.ContentLength()) > s.opt.MaxBody {
+		h.SetContentLength(0)
+		h.SetCanonical(tooLongKey, expectContinue)
 	}
 	return none
 }
@@ -249,7 +256,7 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 	code, text := transportFault(err)
 	if c, ok := ctx.Conn().(*conn); ok {
-		if !c.heard {
+		if !c.heard.Load() {
 			_ = c.Conn.Close() // there was no request, so there is no reply
 		}
 		c.linger = true

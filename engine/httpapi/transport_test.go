@@ -7,10 +7,12 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -388,6 +390,76 @@ func TestStalledBody(t *testing.T) {
 		t.Errorf("a body that stops answers %s %s", got.status, got.body)
 	}
 	ended(t, conn)
+}
+
+// A body of known length has the time of a body, not of a header, from its first byte on.
+func TestA26BodyAfterTheHeaderTimeout(t *testing.T) {
+	s := serve(t, func(o *Options) { o.HeaderTimeout, o.StallTimeout = 200*time.Millisecond, time.Minute })
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", addSubPath, len(addSubJSON))
+	for cut := len(head) - 4; cut <= len(head); cut++ { // the end of the header may come in pieces
+		conn := dial(t, s.addr)
+		io.WriteString(conn, head[:cut])
+		for _, b := range []byte(head[cut:]) {
+			io.WriteString(conn, string(b))
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(600 * time.Millisecond)) // a failure shows in Read
+		if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("cut at %d: an answer of %d bytes (%v) before the body", cut, n, err)
+		}
+		_ = conn.SetReadDeadline(time.Time{})
+		io.WriteString(conn, addSubJSON)
+		checkAnswer(t, receive(t, bufio.NewReader(conn), "POST"), okJSON(addSubReply))
+	}
+}
+
+// A length over the limit is refused at once, with a token and without a byte of the body.
+func TestA26AnnouncedBodyOverTheLimit(t *testing.T) {
+	s := serve(t, func(o *Options) {
+		o.Authorize = func(a *Access) error {
+			if len(a.Authorization) == 0 {
+				return &Denied{Status: 401, Text: "no token"}
+			}
+			return nil
+		}
+	})
+	for _, tt := range []struct{ header, status string }{
+		{"Authorization: x\r\n", "413 Request Entity Too Large"}, {"", "401 Unauthorized"},
+	} {
+		conn := dial(t, s.addr)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 1000000000000\r\n\r\n", addSubPath,
+			tt.header)
+		if got := receive(t, bufio.NewReader(conn), "POST"); got.status != tt.status {
+			t.Errorf("1 TB: %s %s, want %s", got.status, got.body, tt.status)
+		}
+		ended(t, conn)
+	}
+}
+
+// A client that hangs in its body does not delay the shutdown.
+func TestA26ShutdownWithHungClients(t *testing.T) {
+	s := serve(t)
+	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"
+	for _, part := range []string{head[:20], head + "x"} {
+		conn := dial(t, s.addr)
+		io.WriteString(conn, part)
+	}
+	untilTrue(t, "both clients are being read", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		n := 0
+		for c := range s.conns.served {
+			if p := phase(c.phase.Load()); p == readingHead || p == readingBody {
+				n++
+			}
+		}
+		return n == 2
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begin := time.Now()
+	if err := s.Shutdown(ctx); err != nil || time.Since(begin) > 30*time.Second {
+		t.Errorf("the shutdown took %v: %v", time.Since(begin), err)
+	}
 }
 
 // The request of a client that leaves is cancelled, and its memory is released.

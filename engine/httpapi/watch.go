@@ -60,7 +60,10 @@ func (cs *connections) check() (wait time.Duration, giveBack bool) {
 // checkServed enforces the limits of one connection, which has been in its phase, or without progress in it, for that
 // time. mu is held. Deadlines cannot be set on a connection that was closed meanwhile, which does not matter.
 func (cs *connections) checkServed(c *conn, age time.Duration) {
-	limit := time.Duration(0)
+	limit, stall := time.Duration(0), cs.opt.StallTimeout
+	if cs.closing.Load() {
+		stall = min(stall, closingStall)
+	}
 	switch phase(c.phase.Load()) {
 	case idle:
 		if age > cs.opt.pollAfter && !cs.idle.broken && c.pollable.Load() &&
@@ -68,13 +71,13 @@ func (cs *connections) checkServed(c *conn, age time.Duration) {
 			_ = c.Conn.SetReadDeadline(longAgo)
 			return
 		}
-		limit = cs.opt.IdleTimeout
+		limit = cs.idleLimit(c)
 	case readingHead:
-		limit = cs.opt.HeaderTimeout
+		limit = min(cs.opt.HeaderTimeout, stall)
 	case readingBody:
-		limit = cs.opt.StallTimeout
+		limit = stall
 	case writing:
-		if age > cs.opt.StallTimeout {
+		if age > stall {
 			_ = c.SetWriteDeadline(longAgo)
 		}
 	case handling:

@@ -99,7 +99,9 @@ func (g *Registry) Read(
 		buf = g.o.InputBuffer(r.ModelName, r.Version, int(at.Size))
 	}
 	if buf == nil {
-		buf = pool.Get(int(at.Size))
+		if buf, err = pool.Try(int(at.Size), 0); err != nil {
+			return nil, err
+		}
 	}
 	if err := from.read(buf.Bytes(), at); err != nil {
 		buf.Release()

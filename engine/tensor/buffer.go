@@ -83,50 +83,106 @@ func (b *Buffer) Release() {
 }
 
 // Pool provides buffers in size classes, powers of two from 512 bytes to 64 MiB. The garbage collector owns larger
-// buffers. When many of these have been released, their memory is returned to the operating system. The zero value is
-// ready. Get and the release of buffers are safe for concurrent use.
+// buffers. Some time after many large buffers were released, their memory is returned to the operating system. The zero
+// value is ready. Get, Try and the release of buffers are safe for concurrent use.
 type Pool struct {
+	// Budget counts the buffers of 4 KiB and more while they are in use; nil: they are not counted. It must be set
+	// before the first buffer is taken.
+	Budget *Budget
+
 	classes  [maxClass - minClass + 1]sync.Pool
-	released atomic.Int64 // bytes of larger buffers that were released and not returned to the operating system
+	released atomic.Int64 // bytes of large buffers that were released since memory was returned to the operating system
+	due      atomic.Bool  // giveBack is going to run
 }
 
 const (
-	minClass = 9  // 512 B
-	maxClass = 26 // 64 MiB
+	minClass     = 9  // 512 B
+	countedClass = 12 // 4 KiB: counting smaller ones would cost more than their memory is worth
+	largeClass   = 20 // 1 MiB
+	maxClass     = 26 // 64 MiB
 
-	// returnBytes is how much released memory is worth a garbage collection, which is cheap compared with requests of
-	// that size. The collector alone would keep the memory until the heap has grown several times, or for two minutes.
-	returnBytes = 256 << 20
+	// returnBytes is how much released memory is worth two garbage collections. The collector alone would keep the
+	// memory until the heap has grown several times, or for minutes.
+	returnBytes = 64 << 20
 )
 
-// release counts a released buffer that belongs to no size class.
-func (p *Pool) release(b *Buffer) {
-	n := int64(cap(b.data))
-	b.data = nil
-	if was := p.released.Add(n) - n; was < returnBytes && was+n >= returnBytes {
-		time.AfterFunc(returnDelay, func() {
-			p.released.Store(0)
-			runtime.GC() // a sync.Pool releases its items at the second collection; FreeOSMemory is that one
-			debug.FreeOSMemory()
-		})
+// release notes that a buffer of n bytes is not used any more.
+func (p *Pool) release(n int64) {
+	p.Budget.Give(n)
+	if n < 1<<largeClass || p.released.Add(n) < returnBytes {
+		return
+	}
+	if p.due.CompareAndSwap(false, true) {
+		p.awaitCalm(p.released.Load(), time.Now().Add(returnLatest))
 	}
 }
 
-// Get returns a buffer of n bytes with one reference. Its content is undefined.
+// awaitCalm returns memory to the operating system when nothing large has been released for a while, and at the latest
+// at a given time. released is what was released until now.
+func (p *Pool) awaitCalm(released int64, latest time.Time) {
+	time.AfterFunc(returnDelay, func() {
+		if now := p.released.Load(); now != released && time.Now().Before(latest) {
+			p.awaitCalm(now, latest)
+			return
+		}
+		p.released.Store(0)
+		p.due.Store(false)
+		runtime.GC() // a sync.Pool releases its items at the second collection; FreeOSMemory is that one
+		debug.FreeOSMemory()
+	})
+}
+
+// Get returns a buffer of n bytes with one reference. Its content is undefined. It ignores the limit of the budget.
 func (p *Pool) Get(n int) *Buffer {
 	c := class(n)
+	if c >= countedClass {
+		p.Budget.Add(memory(c, n))
+	}
+	return p.take(c, n)
+}
+
+// Try is Get within the limit of the budget. It waits at most for patience until there is room. Errors: those of
+// Budget.Take.
+func (p *Pool) Try(n int, patience time.Duration) (*Buffer, error) {
+	c := class(n)
+	if c >= countedClass {
+		if err := p.Budget.Take(memory(c, n), patience); err != nil {
+			return nil, err
+		}
+	}
+	return p.take(c, n), nil
+}
+
+// take returns a buffer of n bytes, which are of class c.
+func (p *Pool) take(c, n int) *Buffer {
 	if c > maxClass {
-		return NewBuffer(make([]byte, n), p.release)
+		return NewBuffer(make([]byte, n), func(b *Buffer) {
+			b.data = nil
+			p.release(int64(n))
+		})
 	}
 	pool := &p.classes[c-minClass]
 	b, ok := pool.Get().(*Buffer)
 	if !ok {
 		b = &Buffer{data: make([]byte, 1<<c)}
-		b.free = func(b *Buffer) { pool.Put(b) }
+		if b.free = func(b *Buffer) { pool.Put(b) }; c >= countedClass {
+			b.free = func(b *Buffer) {
+				pool.Put(b)
+				p.release(1 << c)
+			}
+		}
 	}
 	b.refs.Store(1)
 	b.data = b.data[:n]
 	return b
+}
+
+// memory returns the bytes of memory of a buffer of n bytes, which are of class c.
+func memory(c, n int) int64 {
+	if c > maxClass {
+		return int64(n)
+	}
+	return 1 << c
 }
 
 func class(n int) int {

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"runtime"
 	"slices"
@@ -169,11 +170,12 @@ func TestLargeBuffersAreReturnedToTheSystem(t *testing.T) {
 			for _, b := range all {
 				b.Release()
 			}
-			time.Sleep(2 * returnDelay)
+			time.Sleep(returnLatest + 2*returnDelay)
 			synctest.Wait()
 		}
 		before := forced()
-		release(returnBytes / 2)
+		p.Get(returnBytes / 2).Release()
+		time.Sleep(returnLatest + 2*returnDelay)
 		if n := forced() - before; n != 0 {
 			t.Errorf("%d collections for little", n)
 		}
@@ -211,6 +213,58 @@ func TestCopy(t *testing.T) {
 		}
 		if got := Copy(dst[:n/2], src); got != n/2 {
 			t.Errorf("Copy of %d bytes into %d = %d", n, n/2, got)
+		}
+	}
+}
+
+func TestBudgetCountsBuffersWhileTheyAreInUse(t *testing.T) {
+	p := Pool{Budget: NewBudget(1 << 20)}
+	big := p.Get(700_000) // a buffer of 1 MiB
+	if n := p.Budget.Used(); n != 1<<20 {
+		t.Errorf("%d bytes are taken, want %d", n, 1<<20)
+	}
+	if _, err := p.Try(65<<10, 0); !errors.Is(err, ErrNoRoom) || status.CodeOf(err) != status.Unavailable {
+		t.Errorf("a second large buffer: %v", err)
+	}
+	for _, n := range []int{2048, 40_000} { // not counted; within the quarter for small requests
+		small, err := p.Try(n, 0)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		small.Release()
+	}
+	if err := p.Budget.Check(2 << 20); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("more than the limit: %v", err)
+	}
+	big.Release()
+	huge := p.Get(70 << 20) // a buffer that belongs to no class
+	huge.Release()
+	if n := p.Budget.Used(); n != 0 {
+		t.Errorf("%d bytes are taken at the end", n)
+	}
+}
+
+func TestTakeWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(100 << 10)
+		b.Add(100 << 10)
+		if err := b.Take(90<<10, time.Second); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("without room: %v", err)
+		}
+		time.AfterFunc(500*time.Millisecond, func() { b.Give(100 << 10) })
+		if err := b.Take(90<<10, time.Second); err != nil || b.Used() != 90<<10 {
+			t.Errorf("with room after half a second: %v, %d bytes taken", err, b.Used())
+		}
+	})
+}
+
+func TestRatio(t *testing.T) {
+	for _, tt := range []struct {
+		plain, compressed int64
+		refused           bool
+	}{{16 << 20, 16 << 10, false}, {16<<20 + 1, 16 << 10, true}, {40 << 20, 1 << 20, false}} {
+		if err := CheckRatio(tt.plain, tt.compressed); (err != nil) != tt.refused {
+			t.Errorf("%d bytes of %d: %v", tt.plain, tt.compressed, err)
 		}
 	}
 }

@@ -2,6 +2,9 @@ package tensor
 
 import "time"
 
-// returnDelay is the time between the release of large buffers and the return of their memory to the operating system.
-// It limits the garbage collections for this to one per second while large requests keep coming.
-const returnDelay = time.Second
+// After large buffers were released, their memory is returned to the operating system when no more are released for
+// returnDelay, and at the latest after returnLatest. A steady load so costs two garbage collections per returnLatest.
+const (
+	returnDelay  = 3 * time.Second
+	returnLatest = 15 * time.Second
+)

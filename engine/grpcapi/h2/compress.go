@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/mem"
 
@@ -15,7 +16,8 @@ import (
 
 func canDecompress(name string) bool { return name == "gzip" || name == "deflate" }
 
-// decompress returns the content of b, and releases b. Content larger than limit is an errTooLarge.
+// decompress returns the content of b, and releases b. Errors: errTooLarge for content larger than limit,
+// tensor.ErrRatio, and tensor.ErrNoRoom; any other is about the content.
 func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*tensor.Buffer, error) {
 	defer b.Release()
 	var r io.ReadCloser
@@ -28,7 +30,10 @@ func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*t
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := pool.Get(min(4*len(b.Bytes())+512, limit+1))
+	out, err := pool.Try(min(4*len(b.Bytes())+512, limit+1), roomWait)
+	if err != nil {
+		return nil, err
+	}
 	n := 0
 	for {
 		if n == len(out.Bytes()) {
@@ -36,10 +41,19 @@ func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*t
 				out.Release()
 				return nil, errTooLarge
 			}
-			out = grow(out, n, min(2*n, limit+1), pool)
+			bigger, err := grow(out, n, min(2*n, limit+1), roomWait, pool)
+			if err != nil {
+				out.Release()
+				return nil, err
+			}
+			out = bigger
 		}
 		k, err := r.Read(out.Bytes()[n:])
 		n += k
+		if fault := tensor.CheckRatio(int64(n), int64(len(b.Bytes()))); fault != nil {
+			out.Release()
+			return nil, fault
+		}
 		if err == io.EOF {
 			break
 		}
@@ -56,12 +70,16 @@ func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*t
 	return out, nil
 }
 
-// grow returns a buffer of size bytes with the first n of b, and releases b.
-func grow(b *tensor.Buffer, n, size int, pool *tensor.Pool) *tensor.Buffer {
-	bigger := pool.Get(size)
+// grow returns a buffer of size bytes with the first n of b, and releases b. It waits at most for patience until there
+// is room. After an error b is as it was.
+func grow(b *tensor.Buffer, n, size int, patience time.Duration, pool *tensor.Pool) (*tensor.Buffer, error) {
+	bigger, err := pool.Try(size, patience)
+	if err != nil {
+		return nil, err
+	}
 	copy(bigger.Bytes(), b.Bytes()[:n])
 	b.Release()
-	return bigger
+	return bigger, nil
 }
 
 // compress returns the content of msg compressed.

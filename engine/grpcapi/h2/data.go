@@ -116,8 +116,8 @@ func (r *reader) direct(s *Stream, n int) []byte {
 	if s == nil || n < copyBelow {
 		return nil
 	}
-	room := s.recv.msg.room(r.c.srv.o.Pool)
-	if len(room) < copyBelow {
+	room, err := s.recv.msg.room(r.c.srv.o.Pool)
+	if err != nil || len(room) < copyBelow { // feed sees the error again
 		return nil
 	}
 	return room[:min(n, len(room))]
@@ -140,7 +140,7 @@ func (r *reader) feed(s *Stream, p []byte) bool {
 		rest, done, err := s.recv.msg.feed(p, o.MaxReceiveBytes, o.Pool, r.mayReserve)
 		s.recv.uncredited += len(p) - len(rest)
 		if err != nil {
-			r.tooLarge(s)
+			r.refuse(s, err)
 			return false
 		}
 		if p = rest; done {
@@ -183,13 +183,15 @@ func (r *reader) message(s *Stream) {
 	s.call.notify()
 }
 
-// tooLarge refuses a message by the length in its prefix. What follows is passed over.
-func (r *reader) tooLarge(s *Stream) {
-	size := s.recv.msg.size
-	s.recv.msg.drop()
+// refuse ends a call whose message is too large, or for which there is no memory. What follows is passed over.
+func (r *reader) refuse(s *Stream, why error) {
 	c := r.c
-	err := grpcstatus.Errorf(codes.ResourceExhausted,
-		"grpc: received message larger than max (%d vs. %d)", size, c.srv.o.MaxReceiveBytes)
+	err := grpcstatus.Error(codes.ResourceExhausted, why.Error())
+	if why == errTooLarge { //nolint:errorlint // our own, never wrapped
+		err = grpcstatus.Errorf(codes.ResourceExhausted,
+			"grpc: received message larger than max (%d vs. %d)", s.recv.msg.size, c.srv.o.MaxReceiveBytes)
+	}
+	s.recv.msg.drop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.finish(s, err)

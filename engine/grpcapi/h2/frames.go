@@ -189,6 +189,8 @@ func (r *reader) settingsFrame(h frameHead, p []byte) error {
 		return protocolError("SETTINGS on a stream")
 	case h.flags&flagAck != 0 && len(p) > 0, len(p)%6 != 0:
 		return &connError{codeFrameSize, "SETTINGS of a wrong length"}
+	case len(p) > 6*maxSettings:
+		return &connError{codeEnhanceYourCalm, "SETTINGS with too many entries"}
 	case h.flags&flagAck != 0:
 		if !r.settled {
 			return protocolError("the first frame is an acknowledgement")
@@ -206,15 +208,36 @@ func (r *reader) settingsFrame(h frameHead, p []byte) error {
 	defer c.mu.Unlock()
 	c.life.settled = true
 	c.out.b = appendHead(c.out.b, 0, frameSettings, flagAck, 0) // before the DATA that a larger window allows
+	window := c.peer.streamWindow
 	for ; len(p) > 0; p = p[6:] {
 		if err := c.setting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); err != nil {
 			return err
 		}
 	}
+	return c.moveWindows(c.peer.streamWindow - window)
+}
+
+// maxSettings bounds the entries of one frame. There are seven settings.
+const maxSettings = 64
+
+// moveWindows adds delta to the windows of all streams. It runs once for each frame, however often that sets the
+// window: its cost grows with the number of streams. c.mu is held.
+func (c *conn) moveWindows(delta int64) error {
+	if delta == 0 {
+		return nil
+	}
+	for _, s := range c.streams {
+		if s.send.window += delta; s.send.window > maxWindow {
+			return &connError{codeFlowControl, "a stream's window above 2^31-1"}
+		}
+		if delta > 0 && s.send.queued > 0 && !s.send.blocked {
+			c.push(s)
+		}
+	}
 	return nil
 }
 
-// setting applies one of the client's settings. c.mu is held.
+// setting takes one of the client's settings. The caller moves the windows of the streams. c.mu is held.
 func (c *conn) setting(id uint16, v uint32) error {
 	switch id {
 	case settingTableSize:
@@ -227,16 +250,7 @@ func (c *conn) setting(id uint16, v uint32) error {
 		if v > maxWindow {
 			return &connError{codeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1"}
 		}
-		delta := int64(v) - c.peer.streamWindow
 		c.peer.streamWindow = int64(v)
-		for _, s := range c.streams {
-			if s.send.window += delta; s.send.window > maxWindow {
-				return &connError{codeFlowControl, "a stream's window above 2^31-1"}
-			}
-			if delta > 0 && s.send.queued > 0 && !s.send.blocked {
-				c.push(s)
-			}
-		}
 	case settingMaxFrame:
 		if v < maxFrame || v > maxFrameLimit {
 			return protocolError("SETTINGS_MAX_FRAME_SIZE out of its range")

@@ -35,8 +35,9 @@ type assembler struct {
 // partial reports whether a message has begun and not ended.
 func (a *assembler) partial() bool { return a.have > 0 }
 
-// feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The error is
-// errTooLarge. reserve reports whether the buffer of a large message may be made at once; nil: it may not.
+// feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The errors are
+// errTooLarge and those of Pool.Try. reserve reports whether the buffer of a large message may be made at once;
+// nil: it may not.
 func (a *assembler) feed(
 	p []byte, limit int, pool *tensor.Pool, reserve func(size int) bool,
 ) (rest []byte, done bool, err error) {
@@ -53,16 +54,25 @@ func (a *assembler) feed(
 			a.size = int(size)
 			return p, false, errTooLarge
 		}
+		if err := pool.Budget.Check(int64(size)); err != nil {
+			return p, false, err
+		}
 		a.size, a.filled = int(size), 0
 		if a.size > wholeAt && reserve != nil && reserve(a.size) {
 			a.reserved = a.size
-			a.body = pool.Get(a.size)
+			a.body, err = pool.Try(a.size, 0)
 		} else {
-			a.body = pool.Get(min(a.size, wholeAt))
+			a.body, err = pool.Try(min(a.size, wholeAt), 0)
+		}
+		if err != nil {
+			return p, false, err
 		}
 	}
 	for len(p) > 0 && a.filled < a.size {
-		room := a.room(pool)
+		room, err := a.room(pool)
+		if err != nil {
+			return p, false, err
+		}
 		n := copy(room, p)
 		a.filled += n
 		p = p[n:]
@@ -70,15 +80,19 @@ func (a *assembler) feed(
 	return p, a.filled == a.size, nil
 }
 
-// room returns where the next bytes of the message go. It is empty outside a message's body.
-func (a *assembler) room(pool *tensor.Pool) []byte {
+// room returns where the next bytes of the message go. It is empty outside a message's body. Errors: those of Pool.Try.
+func (a *assembler) room(pool *tensor.Pool) ([]byte, error) {
 	if a.have < prefixSize || a.filled == a.size {
-		return nil
+		return nil, nil
 	}
 	if a.filled == len(a.body.Bytes()) {
-		a.body = grow(a.body, a.filled, min(a.size, 4*a.filled), pool)
+		bigger, err := grow(a.body, a.filled, min(a.size, 4*a.filled), 0, pool)
+		if err != nil {
+			return nil, err
+		}
+		a.body = bigger
 	}
-	return a.body.Bytes()[a.filled:]
+	return a.body.Bytes()[a.filled:], nil
 }
 
 // take returns the whole message with its reference.

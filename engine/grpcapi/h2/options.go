@@ -22,8 +22,10 @@ type Options struct {
 	TLS   *tls.Config      // nil: plain text
 	Pool  *tensor.Pool     // for received messages; nil: a new one
 
-	// MaxReceiveBytes bounds one received message, decompressed. 0: 2 GiB - 1.
+	// MaxReceiveBytes bounds one received message. 0: 2 GiB - 1.
 	MaxReceiveBytes int
+	// MaxInflatedBytes bounds the content of a compressed message in addition. 0: 256 MiB.
+	MaxInflatedBytes int
 	// MaxConcurrentStreams bounds the concurrent calls of one connection. 0: 4096.
 	MaxConcurrentStreams uint32
 	// MaxHeaderBytes bounds a call's headers as RFC 9113 counts them: names, values and 32 bytes per field. 0: 64 KiB.
@@ -45,6 +47,8 @@ const (
 	defaultMaxHeaders = 64 << 10
 	defaultMaxFrame   = 256 << 10
 
+	defaultMaxInflated = 256 << 20
+
 	streamWindow = 1 << 20       // bytes of a call that a client may send before the handler has taken them
 	connWindow   = 16 << 20      // the same of all calls of a connection
 	maxUnread    = 64 << 20      // bytes of messages that no handler has taken, above which the window stays closed
@@ -57,6 +61,9 @@ const (
 func (o *Options) setDefaults() error {
 	if o.Codec == nil {
 		return errors.New("h2: Options.Codec is nil")
+	}
+	if o.MaxInflatedBytes < 0 {
+		return fmt.Errorf("h2: MaxInflatedBytes %d is negative; use 0 for 256 MiB", o.MaxInflatedBytes)
 	}
 	if o.MaxReceiveBytes < 0 {
 		return fmt.Errorf("h2: MaxReceiveBytes %d is negative; use 0 for 2 GiB", o.MaxReceiveBytes)
@@ -72,6 +79,7 @@ func (o *Options) setDefaults() error {
 		o.Pool = &tensor.Pool{}
 	}
 	o.MaxReceiveBytes = cmp.Or(o.MaxReceiveBytes, math.MaxInt32)
+	o.MaxInflatedBytes = cmp.Or(o.MaxInflatedBytes, defaultMaxInflated)
 	o.MaxConcurrentStreams = cmp.Or(o.MaxConcurrentStreams, defaultMaxStreams)
 	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, defaultMaxHeaders)
 	o.MaxFrameBytes = cmp.Or(o.MaxFrameBytes, defaultMaxFrame)

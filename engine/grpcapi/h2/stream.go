@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -152,11 +153,14 @@ func (s *Stream) unpack(b *tensor.Buffer, flag byte) (*tensor.Buffer, error) {
 		}
 		return nil, grpcstatus.Errorf(codes.Internal, "grpc: received unexpected payload format %d", flag)
 	}
-	out, err := decompress(s.req.compression, b, o.MaxReceiveBytes, o.Pool)
+	limit := min(o.MaxReceiveBytes, o.MaxInflatedBytes)
+	out, err := decompress(s.req.compression, b, limit, o.Pool)
 	switch {
 	case err == errTooLarge: //nolint:errorlint // our own, never wrapped
 		return nil, grpcstatus.Errorf(codes.ResourceExhausted,
-			"grpc: received message after decompression larger than max %d", o.MaxReceiveBytes)
+			"grpc: received message after decompression larger than max %d", limit)
+	case errors.Is(err, tensor.ErrNoRoom), errors.Is(err, tensor.ErrRatio):
+		return nil, grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	case err != nil:
 		return nil, grpcstatus.Errorf(codes.Internal, "grpc: failed to decompress the received message: %v", err)
 	}

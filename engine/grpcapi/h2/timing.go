@@ -7,6 +7,8 @@ const (
 	// waits for the client again. Beyond it the writer resumes them. A lone call so needs no switch of goroutines,
 	// and the calls of a burst share a write.
 	maxResumeDelay = 100 * time.Microsecond
+	// roomWait is how long a compressed message waits for memory when requests and responses use all that they may.
+	roomWait = time.Second
 	// lingerTime is how long a client that is being disconnected may take to read why.
 	lingerTime = time.Second
 	// drainTimeout is how long a client may take to answer the ping that follows the first GOAWAY of a graceful end.

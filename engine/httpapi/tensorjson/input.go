@@ -216,7 +216,10 @@ func (p *Parser) data(in *input) error {
 
 // values reads n values of a type into memory that the request owns.
 func (p *Parser) values(dt tensor.DataType, n int64) (*tensor.Buffer, error) {
-	buf := p.Pool.Get(int(n) * dt.Size())
+	buf, err := p.Pool.Try(int(n)*dt.Size(), 0)
+	if err != nil {
+		return nil, err
+	}
 	p.r.Own(buf)
 	rest, err := p.s.Values(dt, buf.Bytes())
 	if err == nil && len(rest) != 0 {

@@ -1,0 +1,156 @@
+"""Small messages, and many large ones, must not take more memory than the server has."""
+
+import concurrent.futures
+import contextlib
+import gzip
+import itertools
+import os
+import pathlib
+import struct
+
+import numpy as np
+import pytest
+import tritonclient.http as th
+
+import http2
+import models
+from harness import BINARY, REFERENCE, Server, binary_body, until
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="docs/deviations.csv has Triton's answers")
+
+MIB = 1 << 20
+LIMIT = 512 * MIB
+numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def group(limit):
+    """A memory control group with a limit in bytes: its file of processes. None where it cannot be made."""
+    for root, name, swap in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+                             ("/sys/fs/cgroup", "memory.max", "memory.swap.max")):
+        folder = pathlib.Path(root) / f"nereid-{os.getpid()}-{next(numbers)}"
+        try:
+            folder.mkdir()
+            (folder / name).write_text(str(limit))
+        except OSError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            continue
+        with contextlib.suppress(OSError):
+            (folder / swap).write_text(str(limit if "memsw" in swap else 0))
+        try:
+            yield folder / "cgroup.procs"
+        finally:
+            def empty():
+                return not (folder / "cgroup.procs").read_text()
+            until(empty, 60, f"{folder} has processes")
+            folder.rmdir()
+        return
+    yield None
+
+
+@contextlib.contextmanager
+def confined(work, limit=LIMIT):
+    """A server that has so much memory, and a model that returns its bytes. It must stay alive inside the limit."""
+    models.write_identity(work / "models", "bytes", "max_batch_size: 0\n", (-1,), "UINT8", batched=False)
+    with group(limit) as procs:
+        if procs:
+            command, options = ["sh", "-c", f'echo $$ > {procs} && exec {BINARY} serve "$@"', "sh"], []
+        else:  # what the server would choose by itself in the group
+            command = ["env", f"GOMEMLIMIT={limit * 7 // 10}", BINARY, "serve"]
+            options = [f"--request-memory-limit={limit // 4}"]
+        with Server(work / "models", work, *options, command=command) as s:
+            infer(s, 4)
+            yield s
+            assert s.process.poll() is None, s.log()[-2000:]
+            infer(s, 4)
+            peak = memory(s, "VmHWM")
+            assert peak < limit, f"{peak} bytes of {limit}"
+            s.stop()
+
+
+def memory(s, field="VmRSS"):
+    """Bytes of memory of the server's process."""
+    lines = pathlib.Path(f"/proc/{s.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field + ":"))
+
+
+def infer(s, size):
+    x = np.arange(size).astype(np.uint8)
+    with th.InferenceServerClient(s.http, network_timeout=120, connection_timeout=120) as c:
+        i = th.InferInput("INPUT0", [size], "UINT8")
+        i.set_data_from_numpy(x)
+        assert np.array_equal(c.infer("bytes", [i]).as_numpy("OUTPUT0"), x)
+
+
+def bomb(size):
+    """A gzip stream of zeros, of many members."""
+    return gzip.compress(bytes(32 * MIB)) * (size // (32 * MIB))
+
+
+def parallel(n, run):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return list(pool.map(run, range(n)))
+
+
+def test_A25_DV76_small_gRPC_messages_of_huge_content(tmp_path):
+    content = bomb(1024 * MIB)
+    assert len(content) < 1.2 * MIB
+
+    def call(_):
+        with http2.Connection(s.grpc) as c:
+            stream = c.open(http2.INFER, grpc_encoding="gzip")
+            with contextlib.suppress(OSError):
+                c.message(stream, content[:900_000], compressed=True)  # in the first window
+            return c.result(stream)
+
+    with confined(tmp_path) as s:
+        answers = parallel(4, call)
+        for a in answers:
+            assert a and (b"compressed more than 200 times" in a or b"--request-memory-limit" in a), a
+
+
+def test_A25_many_large_bodies_at_once(tmp_path):
+    tensor = bytes(60 * MIB)
+    body, headers = binary_body({
+        "inputs": [{"name": "INPUT0", "shape": [len(tensor)], "datatype": "UINT8",
+                    "parameters": {"binary_data_size": len(tensor)}}],
+        "parameters": {"binary_data_output": True}}, tensor)
+    with confined(tmp_path, 1024 * MIB) as s:
+        answers = parallel(24, lambda _: s.request("POST", "/v2/models/bytes/infer", body, headers))
+        statuses = [a.status for a in answers]
+        assert set(statuses) <= {200, 503} and 200 in statuses, statuses
+        for a in answers:
+            assert a.status == 200 or "--request-memory-limit" in a.error, a.body
+
+
+def test_A25_many_small_bodies_of_large_content(tmp_path):
+    body = gzip.compress(bytes(60 * MIB))
+    assert len(body) < 64_000
+    with confined(tmp_path) as s:
+        answers = parallel(48, lambda _: s.request(
+            "POST", "/v2/models/bytes/infer", body, {"Content-Encoding": "gzip"}))
+        assert {a.status for a in answers} <= {413, 503}, {a.status for a in answers}
+        assert any("compressed more than 200 times" in a.error for a in answers)
+
+
+def test_A25_large_gRPC_messages_beyond_the_limit(tmp_path):
+    """The length of a message is refused before its bytes come, and the connection stays usable."""
+    with confined(tmp_path) as s, http2.Connection(s.grpc) as c:
+        stream = c.open(http2.INFER)
+        c.send(http2.frame(http2.DATA, 0, stream, struct.pack(">BI", 0, 1 << 30) + bytes(1000)))
+        assert b"raise --request-memory-limit" in c.result(stream)
+        live = c.open(http2.LIVE)
+        c.message(live, b"")
+        assert c.result(live)
+
+
+def test_A25_memory_of_a_burst_goes_back_to_the_system(tmp_path):
+    io = [(n, "UINT8", [-1]) for n in ("INPUT0", "OUTPUT0")]
+    models.write_builtin(tmp_path / "models", "bytes", "identity", None, io[:1], io[1:])
+    with Server(tmp_path / "models", tmp_path, "--request-memory-limit=4GiB") as s:
+        infer(s, 4)
+        before = memory(s)
+        parallel(8, lambda _: infer(s, 48 * MIB))
+        until(lambda: memory(s) < before + 100 * MIB, 30, f"the server keeps its memory; before: {before}",
+              lambda: f"now {memory(s)}")
