@@ -47,7 +47,7 @@ help:
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
 	@echo "Generated files:"
-	@echo "  make features       check that each feature is tested or listed as not supported; FIX=1 unlists tested ones"
+	@echo "  make features       check that each feature is proven by the tests that ran, or listed as not supported"
 	@echo "  make compatibility  write docs/compatibility.md"
 	@echo "  make screenshots    the pictures in docs/images"
 	@echo "  make conformance-reference   run the conformance cases against a real Triton; RECORD=1 writes its answers"
@@ -194,7 +194,7 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
 
 features:
-	@go run ./build/tools/features $(if $(FIX),-fix)
+	@go run ./build/tools/features
 
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")

@@ -23,10 +23,10 @@ func TestUnsupportedConfigurationsAreRefused(t *testing.T) {
 		{"vLLM", `backend: "vllm"`, "model.json", "put the vllm/model.py of its makers into --backend-directory"},
 		{"TensorRT-LLM", `backend: "tensorrtllm"`, "model.json",
 			"put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory"},
-		{"D069 Caffe2", `platform: "caffe2_netdef"`, "model.netdef",
+		{"Caffe2", `platform: "caffe2_netdef"`, "model.netdef",
 			"PyTorch has dropped Caffe2; convert the model to ONNX"},
-		{"D069 a NetDef without a configuration", "", "model.netdef", "backend 'caffe2' ran Caffe2's networks"},
-		{"D070 OneFlow", `backend: "oneflow"`, "model/README",
+		{"a NetDef without a configuration", "", "model.netdef", "backend 'caffe2' ran Caffe2's networks"},
+		{"OneFlow", `backend: "oneflow"`, "model/README",
 			"convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

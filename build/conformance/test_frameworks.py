@@ -63,11 +63,11 @@ def add_sub(server, model, inputs, outputs, batch=2):
 @pytest.mark.parametrize(
     "model, inputs, outputs",
     [
-        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript with named arguments"),
-        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
-        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class"),
-        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class with weights"),
+        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 I020 TorchScript"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript with named arguments"),
+        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="I020 an exported program"),
+        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 I020 a Python class"),
+        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a Python class with weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
                      id="D064 SavedModel, completed from the file"),
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
@@ -87,14 +87,14 @@ compiles = pytest.mark.skipif(
 
 @compiles
 @pytest.mark.parametrize("batch", [1, 2, 8, 1])
-def test_package_of_aot_inductor(server, batch):
+def test_D062_I020_package_of_aot_inductor(server, batch):
     """A package of AOT Inductor, by index. It also runs a batch of one, which its compiler excludes."""
     add_sub(server, "add_sub_aoti", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), batch)
 
 
 @pytest.mark.parametrize("model", [
     pytest.param("structured_pt2", id="an exported program with paths"),
-    pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
+    pytest.param("structured_aoti", id="D062 compiled by AOT Inductor", marks=compiles),
 ])  # fmt: skip
 def test_nested_tensors_are_named_by_paths(server, model):
     """Tensors in dictionaries and lists are named by their paths. Wrong sizes are refused for every kind of package."""
@@ -245,7 +245,7 @@ def test_parameters(server, model, name, output, factor):
                  id="LightGBM, completed from the file"),
     pytest.param("forest_xgboost", [[0, 7], [1, 7]], [[6], [11]], id="XGBoost's JSON, completed from the file"),
 ])  # fmt: skip
-def test_forests(server, model, rows, want):
+def test_D066_forests(server, model, rows, want):
     got = request(server, model, {"input__0": (np.array(rows, np.float32), "FP32")}).as_numpy("output__0")
     np.testing.assert_allclose(got, np.array(want, np.float32), rtol=1e-6)
 
@@ -320,9 +320,9 @@ def test_wrong_shapes_are_refused(server):
 @pytest.mark.parametrize("model, reason", [
     pytest.param("broken_pt", "RuntimeError", id="a damaged TorchScript"),
     pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out",
-                 id="D074 an accelerator of PyTorch"),
+                 id="an accelerator of PyTorch"),
     pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed",
-                 id="D074 Torch-TensorRT"),
+                 id="Torch-TensorRT"),
     pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], "
                                "RESULT[parts][0], RESULT[parts][1]; or write", id="an unknown path"),
     pytest.param("hooked_package", "parameter 'MODEL_INIT_LIBRARY' is not known here", id="an unsupported parameter"),
@@ -334,7 +334,7 @@ def test_wrong_shapes_are_refused(server):
                                     "TF_SIGNATURE_DEF", id="D064 an unknown signature"),
     pytest.param("tag_wrong", "expected 'gpu' tag, the SavedModel has serve", id="D064 an unknown tag"),
     pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have",
-                 id="D074 TensorFlow-TensorRT"),
+                 id="TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
     pytest.param("no_device", "TOASTER", id="D065 an unknown device"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),

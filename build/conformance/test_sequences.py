@@ -65,9 +65,10 @@ def client(request, sequences):
         yield c, module
 
 
-@pytest.mark.parametrize("model", ["simple_sequence", "simple_oldest"])
-@pytest.mark.parametrize("names", [(1000, 1001), ("one", "two")], ids=["numbers", "texts"])
-def test_C027_C029_C031_C035_B045_I008_two_concurrent_sequences(client, model, names):
+@pytest.mark.parametrize("model", [pytest.param("simple_sequence", id="C027 simple_sequence"),
+                                   pytest.param("simple_oldest", id="C029 simple_oldest")])
+@pytest.mark.parametrize("names", [(1000, 1001), pytest.param(("one", "two"), id="C035 texts")])
+def test_B045_C031_I008_two_concurrent_sequences(client, model, names):
     c, module = client
     values = [0] + VALUES
     for k, v in enumerate(values):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,13 +115,32 @@ func (f badFile) faults() modelconfig.Faults {
 	return append(faults, modelconfig.Validate(cfg, o)...)
 }
 
-func TestBadFiles_A035_A036_A037_A038_A039_A040(t *testing.T) {
+// subjects are the features that validate a configuration, with the names of the bad files that each must refuse.
+var subjects = []struct{ id, files string }{
+	{"A040", "batch_input|batch_output|metric"}, {"A038", "ensemble"}, {"A039", "control|corrid|initial_state"},
+	{"A037", "group|gpu|instance|count|limiter"},
+	{"A036", "input|output|dim|tensor|data_type|numpy|format|reshape|label"},
+	{"A035", "batch_size|name|preferred|priorit|ordering|backend"},
+}
+
+// subject returns the feature whose check refuses a bad file, or "".
+func subject(name string) string {
+	for _, s := range subjects {
+		if regexp.MustCompile(s.files).MatchString(name) {
+			return s.id + " "
+		}
+	}
+	return ""
+}
+
+func TestBadFiles(t *testing.T) {
 	paths, err := filepath.Glob("testdata/bad/*.pbtxt")
 	if err != nil || len(paths) < 60 {
 		t.Fatalf("testdata/bad has %d files, %v; want at least 60", len(paths), err)
 	}
 	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".pbtxt"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(path), ".pbtxt")
+		t.Run(subject(name)+name, func(t *testing.T) {
 			f := readBad(t, path)
 			if len(f.want) == 0 {
 				t.Fatal("the file says nothing about what it must produce")

@@ -37,10 +37,6 @@ func runCompatibility(root, mode string) error {
 	if err != nil {
 		return err
 	}
-	names, err := sourceNames(root)
-	if err != nil {
-		return err
-	}
 	deviations, err := readDeviations(root)
 	if err != nil {
 		return err
@@ -56,7 +52,7 @@ func runCompatibility(root, mode string) error {
 	if err != nil {
 		return err
 	}
-	path, text := root+"/docs/compatibility.md", compatibility(features, deviations, idsOf(names), reasons, cases)
+	path, text := root+"/docs/compatibility.md", compatibility(features, deviations, reasons, cases)
 	if mode == "write" {
 		return os.WriteFile(path, []byte(text), 0o644)
 	}
@@ -67,18 +63,46 @@ func runCompatibility(root, mode string) error {
 	return err
 }
 
-// compatibility returns docs/compatibility.md, which is for engineers who move from Triton. tested maps a feature's id
-// to the name of a test, and reasons to why it is not supported. cases is how many answers of a real Triton were
-// recorded.
-func compatibility(
-	features []feature, deviations []deviation, tested, reasons map[string]string, cases int,
-) string {
+// kinds of features that are not missing, in the order of the page, with the head of their list.
+var kinds = []struct{ column, head string }{
+	{"works", "Works, with a test for each"},
+	{"elsewhere", "Works, with tests of its own that `make test` does not run"},
+	{"stand-in", "Built, proven on a stand-in, not yet on a card"},
+	{"no effect", "Accepted, without effect"},
+}
+
+// kindOf is the place of a feature in kinds, or len(kinds) if it is not supported.
+func kindOf(r feature, reasons map[string]string) int {
+	_, missing := reasons[r.id]
+	switch {
+	case r.class == classNoEffect:
+		return 3
+	case missing:
+		return len(kinds)
+	case r.class == classStandIn:
+		return 2
+	case r.class != "":
+		return 1
+	}
+	return 0
+}
+
+// compatibility returns docs/compatibility.md, which is for engineers who move from Triton. reasons maps the id of a
+// feature to why it is not supported. cases is how many answers of a real Triton were recorded.
+func compatibility(features []feature, deviations []deviation, reasons map[string]string, cases int) string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(introduction, "CASES", fmt.Sprint(cases)))
-	b.WriteString("\n## Numbers\n\n| area | works | not (yet) |\n|---|---|---|\n")
+	b.WriteString("\n## Numbers\n\n| area |")
+	for _, k := range kinds {
+		b.WriteString(" " + k.column + " |")
+	}
+	b.WriteString(" not (yet) |\n|---|---|---|---|---|---|\n")
 	for _, a := range areas {
-		works, not := split(features, a.letter, tested)
-		fmt.Fprintf(&b, "| [%s](#%s) | %d | %d |\n", a.title, anchor(a.title), len(works), len(not))
+		fmt.Fprintf(&b, "| [%s](#%s) |", a.title, anchor(a.title))
+		for _, list := range split(features, a.letter, reasons) {
+			fmt.Fprintf(&b, " %d |", len(list))
+		}
+		b.WriteString("\n")
 	}
 	b.WriteString("\n## Where answers differ on purpose\n\nEach row has a test with its id. The answers of Triton " +
 		"are those of 2.51.\n\n" +
@@ -88,17 +112,30 @@ func compatibility(
 			cell(d.nereid), cell(d.why))
 	}
 	for _, a := range areas {
-		works, not := split(features, a.letter, tested)
+		lists := split(features, a.letter, reasons)
 		fmt.Fprintf(&b, "\n## %s\n", a.title)
-		if len(works) > 0 {
-			b.WriteString("\nWorks, with a test for each:\n\n")
-			for _, r := range works {
-				fmt.Fprintf(&b, "- %s %s\n", r.id, cell(r.title))
+		for i, k := range kinds {
+			if len(lists[i]) > 0 {
+				b.WriteString("\n" + k.head + ":\n\n")
+			}
+			for _, r := range lists[i] {
+				fmt.Fprintf(&b, "- %s %s%s\n", r.id, cell(r.title), note(r, reasons))
 			}
 		}
-		writeMissing(&b, not, reasons)
+		writeMissing(&b, lists[len(kinds)], reasons)
 	}
 	return b.String()
+}
+
+// note is what follows the title of a feature that is not missing.
+func note(r feature, reasons map[string]string) string {
+	switch {
+	case r.class == classNoEffect:
+		return ": " + reasons[r.id]
+	case strings.HasPrefix(r.class, classTarget):
+		return " (`" + r.class + "`)"
+	}
+	return ""
 }
 
 // writeMissing lists the features that are not built yet by name, and the others with their reasons.
@@ -128,17 +165,16 @@ func writeMissing(b *strings.Builder, features []feature, reasons map[string]str
 
 const notBuilt = "not built yet"
 
-func split(features []feature, letter string, tested map[string]string) (works, not []feature) {
+// split returns the features of an area, by kind, and then those that are missing.
+func split(features []feature, letter string, reasons map[string]string) [][]feature {
+	lists := make([][]feature, len(kinds)+1)
 	for _, r := range features {
-		switch {
-		case !strings.HasPrefix(r.id, letter):
-		case tested[r.id] != "":
-			works = append(works, r)
-		default:
-			not = append(not, r)
+		if strings.HasPrefix(r.id, letter) {
+			k := kindOf(r, reasons)
+			lists[k] = append(lists[k], r)
 		}
 	}
-	return works, not
+	return lists
 }
 
 // cell escapes what would end a cell of a Markdown table or start HTML.

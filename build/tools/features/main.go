@@ -1,11 +1,13 @@
-// Command features checks the list of Triton's features, docs/features.csv. Each feature must be in the name of a test,
-// or in docs/not-supported.md with a reason, and never in both. It prints the counts, and exits with 1 if a feature is
-// wrong.
+// Command features checks the list of Triton's features, docs/features.csv, against the tests. It prints the counts, and
+// exits with 1 if a feature is wrong.
 //
-// A feature is in the name of a test when the name has its id as a word: TestDynamicBatch_C001,
-// t.Run("C001 preferred size"), def test_B018_binary, test("E001 ..."). By default the names come from the sources.
-// With -results they come from the list of tests that ran, and only those that passed count. It also checks that the
-// tests named in docs/reliability.md exist.
+// A test proves a feature when its name has the feature's id as a word: TestDynamicBatch_C001, t.Run("C001 preferred
+// size"), def test_B018_binary, test("E001 ..."). A name has at most maxIDs ids. The names come from the sources, and
+// each id must be that of a feature.
+//
+// What happened to the tests comes from the files that runtests wrote at this commit, one for each stage. A feature is
+// proven only if all tests with its id that ran have passed and none was skipped. A feature without a result is "not
+// run"; this is a fault only if every stage ran. It also checks the tests that docs/reliability.md names.
 package main
 
 import (
@@ -13,45 +15,54 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"sort"
 	"strings"
 )
 
+// maxIDs is how many features one test may prove. A test of more checks none of them well.
+const maxIDs = 4
+
 func main() {
-	results := flag.String("results",
-		"", "file with the tests that ran, one 'outcome<TAB>name' per line; empty: read the sources")
-	fix := flag.Bool("fix", false, "remove features that have a test from docs/not-supported.md")
+	results := flag.String("results", ".cache/test-logs/results", "folder with the results of the stages")
 	page := flag.String("compatibility", "",
 		"write: only write docs/compatibility.md; check: fail unless it is up to date")
 	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
+	var err error
 	if *page != "" {
-		if err := runCompatibility(*root, *page); err != nil {
-			fmt.Fprintln(os.Stderr, "features:", err)
-			os.Exit(1)
-		}
-		return
+		err = runCompatibility(*root, *page)
+	} else {
+		commit, _ := exec.Command("git", "-C", *root, "rev-parse", "HEAD").Output()
+		err = run(*root, *results, strings.TrimSpace(string(commit)))
 	}
-	if err := run(*root, *results, *fix); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "features:", err)
 		os.Exit(1)
 	}
 }
 
-// feature is one line of docs/features.csv. Its fourth column, the description, is for readers only.
-type feature struct{ id, title, priority string }
+// A feature's class says what its tests prove. A feature of the ordinary class, "", works, or docs/not-supported.md
+// has the reason why not. A class that begins with "make " names the target whose tests prove the feature, which
+// "make test" does not run.
+const (
+	classNoEffect = "no effect" // an option that is accepted and changes nothing
+	classStandIn  = "stand-in"  // built, and tested with stand-ins for a GPU only
+	classTarget   = "make "
+)
 
-func run(root, results string, fix bool) error {
+// feature is one line of docs/features.csv. Its fourth column, the description, is for readers only.
+type feature struct{ id, title, priority, class string }
+
+func run(root, results, commit string) error {
 	features, err := readFeatures(root + "/docs/features.csv")
 	if err != nil {
 		return err
 	}
-	page := root + "/docs/not-supported.md"
-	reasons, err := readReasons(page)
+	reasons, err := readReasons(root + "/docs/not-supported.md")
 	if err != nil {
 		return err
 	}
@@ -59,89 +70,101 @@ func run(root, results string, fix bool) error {
 	if err != nil {
 		return err
 	}
-	tested := idsOf(named)
-	var faults []string
-	unproven := map[string]bool{} // reported here, so not again as missing
-	if results != "" {
-		ran, err := passedNames(results)
-		if err != nil {
-			return err
-		}
-		proven := idsOf(ran)
-		for _, r := range features {
-			if where, ok := tested[r.id]; ok && proven[r.id] == "" {
-				faults = append(faults,
-					fmt.Sprintf("%s %s: in the name of %s, but no test with this id passed in this run", r.id,
-						r.title, where))
-				unproven[r.id] = true
-			}
-		}
-		tested = proven
-	}
-	if fix {
-		if err := dropFeatures(page, tested); err != nil {
-			return err
-		}
-		if reasons, err = readReasons(page); err != nil {
-			return err
-		}
-	}
-	promises, err := checkPromises(root, named)
+	ran, err := readResults(results, commit)
 	if err != nil {
 		return err
 	}
-	faults = append(faults, promises...)
-	sum, more := check(features, tested, reasons)
-	more = slices.DeleteFunc(more, func(f string) bool { return unproven[f[:4]] })
-	for _, f := range append(faults, more...) {
+	promises, err := checkPromises(root, named, ran)
+	if err != nil {
+		return err
+	}
+	sum, faults := check(features, idsOf(named), reasons, ran)
+	faults = append(append(faults, promises...), checkNames(features, named)...)
+	sort.Strings(faults)
+	for _, f := range faults {
 		fmt.Println(f)
 	}
 	fmt.Println(sum)
-	if n := len(faults) + len(more); n > 0 {
-		return fmt.Errorf("%d features are wrong", n)
+	if len(ran.missing) > 0 {
+		fmt.Println("stages without results at this commit:", strings.Join(ran.missing, ", "))
+	}
+	if n := len(faults); n > 0 {
+		return fmt.Errorf("%d features, promises or names of tests are wrong", n)
 	}
 	return nil
 }
 
-// check compares the list with the tested features (id to the name of a test) and with the reasons of the others.
-func check(features []feature, tested, reasons map[string]string) (summary string, faults []string) {
-	known := map[string]bool{}
-	byPriority := map[string][2]int{}
+// check compares the list with the named tests (id to the name of one), with the reasons of what is not supported, and
+// with the results.
+func check(features []feature, tested, reasons map[string]string, ran *outcomes) (summary string, faults []string) {
+	fault := func(r feature, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s %s: ", r.id, r.title)+fmt.Sprintf(format, args...))
+	}
+	known, count := map[string]bool{}, map[string]int{}
 	for _, r := range features {
 		known[r.id] = true
-		test, isTested := tested[r.id]
-		reason, isExcused := reasons[r.id]
-		n := byPriority[r.priority]
-		n[1]++
+		test, reason := tested[r.id], reasons[r.id]
+		_, listed := reasons[r.id]
 		switch {
-		case isTested && isExcused:
-			faults = append(faults, fmt.Sprintf("%s %s: tested by %s and also listed as not supported (%s)", r.id,
-				r.title, test, reason))
-		case !isTested && !isExcused:
-			faults = append(faults, fmt.Sprintf("%s %s: neither in a test's name nor listed as not supported", r.id,
-				r.title))
-		case isExcused && reason == "":
-			faults = append(faults, fmt.Sprintf("%s %s: listed as not supported without a reason", r.id, r.title))
-		case isTested:
-			n[0]++
+		case listed && reason == "":
+			fault(r, "listed as not supported without a reason")
+		case listed && test != "" && r.class != classNoEffect:
+			fault(r, "in the name of %s and also listed as not supported", test)
+		case !listed && r.class == classNoEffect:
+			fault(r, "has no effect, but docs/not-supported.md does not list it")
+		case !listed && test == "":
+			fault(r, "neither in a test's name nor listed as not supported")
 		}
-		byPriority[r.priority] = n
+		if test == "" {
+			count["not supported"]++
+			continue
+		}
+		bad := ran.bad[r.id]
+		switch {
+		case bad != "":
+			fault(r, "not proven: %s", bad)
+		case ran.passed[r.id] && r.class == "":
+			count["proven"]++
+		case ran.passed[r.id] || strings.HasPrefix(r.class, classTarget):
+			count[r.class]++
+		case len(ran.missing) == 0:
+			fault(r, "in the name of %s, but no test with this id ran", test)
+		default:
+			count["not run"]++
+		}
 	}
 	for id := range reasons {
 		if !known[id] {
-			faults = append(faults, fmt.Sprintf("%s: listed as not supported, but there is no such feature", id))
+			faults = append(faults, id+": listed as not supported, but there is no such feature")
 		}
 	}
-	sort.Strings(faults)
 	var parts []string
-	total := 0
-	for _, p := range slices.Sorted(maps.Keys(byPriority)) {
-		n := byPriority[p]
-		total += n[0]
-		parts = append(parts, fmt.Sprintf("%s %d of %d", p, n[0], n[1]))
+	for what, n := range count {
+		parts = append(parts, fmt.Sprintf("%d %s", n, what))
 	}
-	return fmt.Sprintf("features: %d of %d tested (%s), %d not supported", total, len(features),
-		strings.Join(parts, ", "), len(reasons)), faults
+	sort.Strings(parts)
+	return fmt.Sprintf("features: %d: %s", len(features), strings.Join(parts, ", ")), faults
+}
+
+// checkNames demands that the names of tests have only ids of features, and not too many.
+func checkNames(features []feature, names []string) []string {
+	known := map[string]bool{}
+	for _, r := range features {
+		known[r.id] = true
+	}
+	var faults []string
+	for _, name := range names {
+		n := 0
+		for id := range idsOf([]string{name}) {
+			if n++; !known[id] {
+				faults = append(faults, fmt.Sprintf("%s: in the name of %s, but there is no such feature", id, name))
+			}
+		}
+		if n > maxIDs {
+			faults = append(faults, fmt.Sprintf("%s: one test has %d ids, more than %d", name, n, maxIDs))
+		}
+	}
+	return faults
 }
 
 // readTable reads a CSV file and returns its lines without the head. Each must have the given number of columns.
@@ -160,20 +183,24 @@ func readTable(path string, columns int) ([][]string, error) {
 	return lines[min(1, len(lines)):], nil
 }
 
-// readFeatures reads docs/features.csv: id, title, priority, description. Ids are unique.
+// readFeatures reads docs/features.csv: id, title, priority, description, class. Ids are unique.
 func readFeatures(path string) ([]feature, error) {
-	rows, err := readTable(path, 4)
+	rows, err := readTable(path, 5)
 	if err != nil {
 		return nil, err
 	}
 	var features []feature
 	seen := map[string]bool{}
 	for i, l := range rows {
-		if !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" || l[3] == "" {
+		switch class := l[4]; {
+		case !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" || l[3] == "":
 			return nil, fmt.Errorf("%s: line %d: bad or repeated id %q, or no title or description", path, i+2, l[0])
+		case !slices.Contains([]string{"", classNoEffect, classStandIn}, class) &&
+			!strings.HasPrefix(class, classTarget):
+			return nil, fmt.Errorf("%s: %s has the unknown class %q", path, l[0], class)
 		}
 		seen[l[0]] = true
-		features = append(features, feature{l[0], l[1], l[2]})
+		features = append(features, feature{l[0], l[1], l[2], l[4]})
 	}
 	if len(features) == 0 {
 		return nil, errors.New(path + " has no features")
@@ -184,7 +211,6 @@ func readFeatures(path string) ([]feature, error) {
 var (
 	idPattern  = regexp.MustCompile(`^[A-I][0-9]{3}$`)
 	pageRow    = regexp.MustCompile(`^\| ([A-I][0-9]{3}) \|(?:[^|\\]|\\.)*\| *(.*?) *\|$`)
-	tableRule  = regexp.MustCompile(`^\|[-|]+\|$`)
 	separators = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
 
@@ -208,54 +234,6 @@ func readReasons(path string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// dropFeatures removes tested features from the page, and the headings and tables that become empty.
-func dropFeatures(path string, tested map[string]string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	var kept []string
-	for _, line := range strings.Split(string(data), "\n") {
-		if m := pageRow.FindStringSubmatch(line); m != nil && tested[m[1]] != "" {
-			continue
-		}
-		kept = append(kept, line)
-	}
-	return os.WriteFile(path, []byte(strings.Join(dropEmpty(kept), "\n")), 0o644)
-}
-
-// dropEmpty removes tables without rows, then headings without content, then repeated empty lines.
-func dropEmpty(lines []string) []string {
-	next := func(i int) string { // the next line that is not empty
-		for _, l := range lines[i+1:] {
-			if l != "" {
-				return l
-			}
-		}
-		return ""
-	}
-	for pass := range 3 {
-		var out []string
-		for i, l := range lines {
-			n := next(i)
-			switch {
-			case pass == 0 && tableRule.MatchString(l) && !pageRow.MatchString(n):
-				out = out[:len(out)-1] // the table's head, just kept
-				continue
-			case pass == 1 && strings.HasPrefix(l, "### ") && (strings.HasPrefix(n, "#") || n == ""):
-				continue
-			case pass == 2 && strings.HasPrefix(l, "## ") && (strings.HasPrefix(n, "## ") || n == ""):
-				continue
-			case l == "" && len(out) > 0 && out[len(out)-1] == "":
-				continue
-			}
-			out = append(out, l)
-		}
-		lines = out
-	}
-	return lines
-}
-
 // idsOf returns the ids of features that are words of the names, each with one name that has it.
 func idsOf(names []string) map[string]string {
 	ids := map[string]string{}
@@ -267,19 +245,4 @@ func idsOf(names []string) map[string]string {
 		}
 	}
 	return ids
-}
-
-// passedNames reads the names of the tests that passed from the list that runtests writes.
-func passedNames(path string) ([]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("no list of the tests that ran: %w", err)
-	}
-	var names []string
-	for _, line := range strings.Split(string(data), "\n") {
-		if name, ok := strings.CutPrefix(line, "pass\t"); ok {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }

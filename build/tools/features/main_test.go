@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -24,7 +23,7 @@ func repository(t *testing.T, files map[string]string) string {
 }
 
 const (
-	features = "id,title,priority,description\nA001,one,P0,does one\nA002,two,P1,does two\n"
+	features = "id,title,priority,description,class\nA001,one,P0,does one,\nA002,two,P1,does two,\n"
 	page     = "# Not supported\n\n## Area\n\n### Part\n\n| id | title | reason |\n|---|---|---|\n| A002 | two \\| " +
 		"half | not built yet |\n"
 )
@@ -33,7 +32,10 @@ func TestRun(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		files   map[string]string
-		results string
+		csv     string // more features
+		results string // of the first stage; the others then have none, or did not run
+		partly  bool
+		commit  string // of the results
 		wantErr bool
 	}{
 		{name: "a Go function", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}},
@@ -54,40 +56,56 @@ func TestRun(t *testing.T) {
 		{name: "a promise without a test", wantErr: true, files: map[string]string{
 			"x_test.go":           "package x\nfunc TestOne_A001() {}\n",
 			"docs/reliability.md": "| A1 | a fault | a promise |  |\n"}},
+		{name: "a promise with a test that failed", wantErr: true, files: map[string]string{
+			"x_test.go":           "package x\nfunc TestOne_A001() {}\nfunc TestTwo() {}\n",
+			"docs/reliability.md": "| A1 | a fault | a promise | `TestTwo` |\n"},
+			results: "pass\tx TestOne_A001\nfail\tx TestTwo/a\npass\tx TestTwo/b\n"},
+		{name: "an unknown id", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001_A009() {}\n"},
+			wantErr: true},
+		{name: "too many ids", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\nfunc TestAll_A001_A003_A004_A005_A006() {}\n"},
+			csv: "A003,a,P0,b,\nA004,a,P0,b,\nA005,a,P0,b,\nA006,a,P0,b,\n", wantErr: true},
 		{name: "named and passed", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
-			results: "pass\tgo: x TestOne_A001\n"},
+			results: "pass\tx TestOne_A001\n"},
 		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
-			results: "skip\tgo: x TestOne_A001\n", wantErr: true},
+			results: "skip\tx TestOne_A001\n", wantErr: true},
+		{name: "one of two skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "pass\tx TestOne_A001/a\nskip\tx TestOne_A001/b\n", wantErr: true},
+		{name: "named, and no stage had it", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "pass\tx TestOther\n", wantErr: true},
+		{name: "named, and not every stage ran", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "pass\tx TestOther\n", partly: true},
+		{name: "results of another commit", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "fail\tx TestOne_A001\n", commit: "old"},
+		{name: "another target runs it", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\nfunc TestTwo_A003() {}\n"},
+			csv: "A003,three,P0,does three,make test-three\n", results: "pass\tx TestOne_A001\n"},
+		{name: "without effect, and not listed", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001_A003() {}\n"},
+			csv: "A003,three,P0,does nothing,no effect\n", wantErr: true},
+		{name: "an unknown class", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			csv: "A003,three,P0,does three,good\n", wantErr: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features, page
+			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features+tt.csv, page
 			if tt.files["docs/reliability.md"] == "" {
 				tt.files["docs/reliability.md"] = "# Reliability\n"
 			}
-			root, results := repository(t, tt.files), ""
-			if tt.results != "" {
-				results = filepath.Join(t.TempDir(), "names.tsv")
-				if err := os.WriteFile(results, []byte(tt.results), 0o600); err != nil {
-					t.Fatal(err)
+			results := map[string]string{}
+			for i, stage := range stages {
+				switch {
+				case tt.results == "" || tt.partly && i > 0:
+				case i == 0:
+					results[stage+".tsv"] = tt.commit + "\n" + tt.results
+				default:
+					results[stage+".tsv"] = tt.commit + "\n"
 				}
 			}
-			if err := run(root, results, false); (err != nil) != tt.wantErr {
+			if err := run(repository(t, tt.files), repository(t, results), ""); (err != nil) != tt.wantErr {
 				t.Errorf("run = %v; want an error: %v", err, tt.wantErr)
 			}
 		})
-	}
-}
-
-func TestFixDropsTestedFeatures(t *testing.T) {
-	root := repository(t, map[string]string{
-		"docs/features.csv": features, "docs/not-supported.md": page, "docs/reliability.md": "# Reliability\n",
-		"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n",
-	})
-	if err := run(root, "", true); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(root, "docs/not-supported.md"))
-	if err != nil || strings.TrimSpace(string(got)) != "# Not supported" {
-		t.Errorf("page after -fix = %q, %v; want only its title", got, err)
 	}
 }

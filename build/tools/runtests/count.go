@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -152,12 +153,14 @@ func (l *goLog) buildOutput(pkg string) string {
 	return b.String()
 }
 
+var duration = regexp.MustCompile(` \(\d+ ms\)$`)
+
 // stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them.
 func stepTests(log []byte) []test {
 	var tests []test
 	for _, line := range strings.Split(string(log), "\n") {
 		if name, ok := strings.CutPrefix(line, "ok   "); ok {
-			tests = append(tests, test{name: name, result: passed})
+			tests = append(tests, test{name: duration.ReplaceAllString(name, ""), result: passed})
 		} else if name, ok := strings.CutPrefix(line, "FAIL "); ok {
 			tests = append(tests, test{name: name, result: failed, output: name})
 		}

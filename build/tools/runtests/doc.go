@@ -2,6 +2,6 @@
 // line: "N passed, N failed" and, where there were any, ", N skipped". A skipped test is never counted as passed.
 //
 // The output of a stage goes to .cache/test-logs/STAGE.log. Of a failing stage, the output of the failing tests and the
-// end of the log are printed. The names and results of all tests go to .cache/test-logs/names.tsv, which the features
-// check reads. The exit status is 0 only if every stage ran, passed, and counted at least one test.
+// end of the log are printed. The names and results of a stage's tests go to .cache/test-logs/results/STAGE.tsv, which
+// the features check reads. The exit status is 0 only if every stage ran, passed, and counted at least one test.
 package main

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,11 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 	if err != nil {
 		return false, err
 	}
-	if err := os.MkdirAll(logs, 0o755); err != nil {
+	results := filepath.Join(logs, "results")
+	if len(only) == 0 { // a complete run proves everything again
+		_ = os.RemoveAll(results)
+	}
+	if err := os.MkdirAll(results, 0o755); err != nil {
 		return false, err
 	}
 	list := stages(logs, soak, fuzzTime)
@@ -53,9 +58,8 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if s.name == "features" && len(only) == 0 {
-			// Only a complete run can say which features were proven.
-			s.argv = append(s.argv, "-results", filepath.Join(logs, "names.tsv"))
+		if s.name == "features" {
+			s.argv = append(s.argv, "-results", results)
 		}
 		_ = os.Remove(filepath.Join(logs, s.name+".xml"))
 		begin := time.Now()
@@ -66,11 +70,8 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 			tests = append(tests, test{name: s.name, result: failed, output: output})
 		}
 		printStage(s.name, tests, time.Since(begin), logs)
-		for i := range tests {
-			tests[i].name = s.name + ": " + tests[i].name
-		}
 		all = append(all, tests...)
-		if err := writeNames(filepath.Join(logs, "names.tsv"), all); err != nil {
+		if err := writeResults(filepath.Join(results, s.name+".tsv"), commit(), tests); err != nil {
 			return false, err
 		}
 	}
@@ -111,8 +112,16 @@ func printStage(name string, tests []test, took time.Duration, logs string) {
 
 func indent(s string) string { return "     " + strings.ReplaceAll(s, "\n", "\n     ") }
 
-func writeNames(path string, tests []test) error {
+// commit is the one that is checked out, or "" outside a repository.
+func commit() string {
+	out, _ := exec.Command("git", "rev-parse", "HEAD").Output()
+	return strings.TrimSpace(string(out))
+}
+
+// writeResults writes what the features check reads: the commit, then "outcome<TAB>name" for each test of a stage.
+func writeResults(path, commit string, tests []test) error {
 	var b strings.Builder
+	b.WriteString(commit + "\n")
 	for _, t := range tests {
 		fmt.Fprintf(&b, "%s\t%s\n", t.result, strings.ReplaceAll(t.name, "\n", " "))
 	}

@@ -118,10 +118,10 @@ func TestLoadRefuses(t *testing.T) {
 			`" } ] } }`
 	}
 	for _, tt := range []struct{ name, backend, config, text string }{
-		{"D074 TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"),
+		{"TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"),
 			"'tensorrt' (TF-TRT), which TensorFlow's packages no longer have; take it out, or convert the model to " +
 				"ONNX"},
-		{"D074 another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"),
+		{"another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"),
 			"'auto_mixed_precision', which the tensorflow backend does not have; take it out"},
 		{"a limit that is none", "tensorflow", parameters("MEMORY_LIMIT_BYTE_SIZE", "much"),
 			`parameter MEMORY_LIMIT_BYTE_SIZE of model '`},
