@@ -145,7 +145,7 @@ func (c *Config) grpcOptions() []option {
 			"Default: false.", boolean(&g.Enforcement.PermitWithoutStream)),
 		ignored("grpc-http2-max-pings-without-data", "integer", "A limit on the server's own pings.", anyInt),
 		opt("grpc-http2-min-recv-ping-interval-without-data", "ms",
-			"Default: 300000.", milliseconds(0, &g.Enforcement.MinTime)),
+			"Default: 300000. 0: as often as clients like.", pingInterval(&g.Enforcement.MinTime)),
 		ignored("grpc-http2-max-ping-strikes", "integer", "It is 2.", anyInt),
 		opt("grpc-max-connection-age", "ms", "Default: no limit.", milliseconds(0, &g.Keepalive.MaxConnectionAge)),
 		opt("grpc-max-connection-age-grace", "ms",

@@ -106,6 +106,15 @@ func milliseconds(low int, field *time.Duration) setter {
 	return duration(low, maxInt, time.Millisecond, field)
 }
 
+// pingInterval reads milliseconds. It stores 0 as the shortest time, because the transport's zero is its default.
+func pingInterval(field *time.Duration) setter {
+	return func(v string) error {
+		err := milliseconds(0, field)(v)
+		*field = max(*field, 1)
+		return err
+	}
+}
+
 // seconds reads a number of seconds, which may have a fraction.
 func seconds(field *time.Duration) setter {
 	return func(v string) error {

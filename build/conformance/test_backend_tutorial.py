@@ -8,7 +8,7 @@ from harness import ROOT, Server, REFERENCE
 
 
 @pytest.mark.skipif(REFERENCE, reason="needs a folder with the reference's own backends")
-def test_D082_I022_a_backend_written_in_python(tmp_path):
+def test_D082_I022_H072_a_backend_written_in_python(tmp_path):
     shutil.copytree(ROOT / "docs/examples/scale", tmp_path / "backends/scale")
     for name, text in {"triple": "3", "half": "0.5", "wrong": "three"}.items():
         version = tmp_path / "models" / name / "1"

@@ -36,7 +36,7 @@ def stats(server, model):
     return server.get(f"/v2/models/{model}/stats").json["model_stats"][0]
 
 
-def test_C078_E032_I013_hits_over_both_protocols(cached):
+def test_C078_E032_I013_H075_hits_over_both_protocols(cached):
     with th.InferenceServerClient(cached.http) as h, tg.InferenceServerClient(cached.grpc) as g:
         first = infer(h, th, request_id="a")
         again = infer(h, th, request_id="b")

@@ -253,7 +253,7 @@ def test_F043_I026_clients(table, reference, case):
     reference.ask(case, table)
 
 
-@group("tls")
+@group("tls", rules=[of("grpc/tls/infer", id="H043"), of("mutual/client-shows-none", id="H044"), of("mutual/infer", id="H045")])
 def test_B074_F043_I003_tls(secured, reference, case):
     reference.ask(case, secured)
 

@@ -248,7 +248,7 @@ def test_B083_sagemaker(good, tmp_path):
 
 
 @ours
-def test_B084_vertex_ai(good, tmp_path):
+def test_B084_H060_vertex_ai(good, tmp_path):
     env = ["AIP_MODE=PREDICTION", "AIP_HTTP_PORT=0", "AIP_PREDICT_ROUTE=/v1/endpoints/1:predict",
            "AIP_HEALTH_ROUTE=/v1/endpoints/1"]
     command = ["env", *env, BINARY, "serve"]

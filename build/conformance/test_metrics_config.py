@@ -115,7 +115,7 @@ def test_E015_E016_E017_I015_summaries(repo, tmp_path):
     assert "nv_cache_hit_summary_per_model_count" + echo not in v
 
 
-def test_E017_quantiles_without_counters_DV74(repo, tmp_path):
+def test_E017_H070_quantiles_without_counters_DV74(repo, tmp_path):
     with Server(repo, tmp_path, *options("summary_latencies=true", "counter_latencies=false",
                                          "summary_quantiles=0.1:0.1,0.75:0.01")) as s:
         infer(s, "echo", 1, 2)

@@ -85,7 +85,7 @@ def test_A014_file_name_from_the_configuration(tmp_path):
 
 
 @pytest.mark.skipif(REFERENCE, reason="Python models are completed differently")
-def test_A028_A029_models_without_a_configuration(tmp_path):
+def test_A028_A029_H011_H087_models_without_a_configuration(tmp_path):
     repo = tmp_path / "models"
     m = models.write_identity(repo, "bare")
     (m / "config.pbtxt").unlink()

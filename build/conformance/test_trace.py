@@ -107,7 +107,7 @@ def traced(good, tmp_path):
         yield s
 
 
-def test_B015_B067_E036_trace_settings_at_the_start(settings):
+def test_B015_B067_E036_H071_trace_settings_at_the_start(settings):
     assert settings.trace() == START
     assert settings.trace("sums") == START
 

@@ -140,7 +140,7 @@ func TestPools(t *testing.T) {
 			t.Errorf("%d calls, %+v, log %q", f.calls, s, log)
 		}
 	})
-	t.Run("C071 each GPU has its own, of the size that it was given or 64 MiB", func(t *testing.T) {
+	t.Run("H080 C071 each GPU has its own, of the size that it was given or 64 MiB", func(t *testing.T) {
 		f := &fake{}
 		m, _ := memory(f, 0, 512)
 		if m.Pinned(AnyNode, 1) != nil {
