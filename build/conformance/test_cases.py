@@ -213,7 +213,8 @@ def test_B021_I002_deviations(table, reference, case):
 
 
 @group("info", rules=[of("health/live", id="B001"), of("health/ready", id="B002"),
-                      of("GET .*INT32.*/ready|versions/./ready", id="B003"), of("metadata", id="B007"), of("config ", id="B008"),
+                      of("GET .*INT32.*/ready|versions/./ready", id="B003"), of("metadata", id="B007"),
+                      of("config ", id="B008"),
                       of("raw/index", id="B013"), of("(POST|DELETE|PUT|PATCH|GET) /", id="B020"),
                       of("nope|versions/9", id="B021")])
 def test_information(table, reference, case):
@@ -253,7 +254,8 @@ def test_F043_I026_clients(table, reference, case):
     reference.ask(case, table)
 
 
-@group("tls", rules=[of("grpc/tls/infer", id="H043"), of("mutual/client-shows-none", id="H044"), of("mutual/infer", id="H045")])
+@group("tls", rules=[of("grpc/tls/infer", id="H043"), of("mutual/client-shows-none", id="H044"),
+                     of("mutual/infer", id="H045")])
 def test_B074_F043_I003_tls(secured, reference, case):
     reference.ask(case, secured)
 

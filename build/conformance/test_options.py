@@ -186,7 +186,7 @@ def test_H016_model_config_name(tuned):
 def test_H021_verbose_messages(tuned):
     with socket.create_connection(address(tuned.grpc)) as s:
         s.sendall(b"no HTTP/2 at all, and long enough to be seen\r\n\r\n")
-        until(lambda: "gRPC connection closed for a fault of its client" in tuned.log(), 60, "no verbose message", tuned.log)
+        until(lambda: "gRPC connection closed for a fault of its client" in tuned.log(), 60, "no message", tuned.log)
 
 
 def test_H025_log_format(tuned):
@@ -440,8 +440,10 @@ def test_H018_failed_loads_are_retried(tmp_path):
 def test_H019_namespaces(tmp_path):
     repos = [models.write_identity(tmp_path / n, "m").parent for n in ("a", "b")]
     with Server(repos, tmp_path, "--model-namespacing=true", wait="live") as s:
-        rows = s.post("/v2/repository/index", {}).json
-        until(lambda: [r.get("state") for r in s.post("/v2/repository/index", {}).json] == ["READY"] * 2, 60, rows, s.log)
+        def states():
+            return [r.get("state") for r in s.post("/v2/repository/index", {}).json]
+
+        until(lambda: states() == ["READY"] * 2, 60, "not both are ready", s.log)
 
 
 def test_H069_figures_of_the_processor_are_kept(tmp_path):
@@ -454,7 +456,8 @@ def test_H069_figures_of_the_processor_are_kept(tmp_path):
 
 
 def test_H088_size_of_the_cache(tmp_path):
-    repo = models.write_identity(tmp_path / "models", "m", "max_batch_size: 8\nresponse_cache { enable: true }\n").parent
+    cached = "max_batch_size: 8\nresponse_cache { enable: true }\n"
+    repo = models.write_identity(tmp_path / "models", "m", cached).parent
     with Server(repo, tmp_path, "--response-cache-byte-size=1048576") as s, th.InferenceServerClient(s.http) as c:
         i = th.InferInput("INPUT0", [1, 16], "FP32")
         i.set_data_from_numpy(np.zeros([1, 16], np.float32))

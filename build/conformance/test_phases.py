@@ -49,7 +49,8 @@ def test_E006_E007_E008_E009_each_phase_has_its_time(tmp_path):
         requests[0].start()
         until((repo / "inside").exists, 60, "the first request is not in execute", s.log)
         requests[1].start()
-        until(lambda: samples(scrape(s))["nv_inference_pending_request_count" + labels] == 1, 60, "no request waits", s.log)
+        waiting = "nv_inference_pending_request_count" + labels
+        until(lambda: samples(scrape(s))[waiting] == 1, 60, "no request waits", s.log)
         begin = time.monotonic()
         until(lambda: time.monotonic() - begin > 0.3, 60, "no clock")
         held = time.monotonic() - begin

@@ -1,5 +1,5 @@
-// Command features checks the list of Triton's features, docs/features.csv, against the tests. It prints the counts, and
-// exits with 1 if a feature is wrong.
+// Command features checks the list of Triton's features, docs/features.csv, against the tests. It prints the counts,
+// and exits with 1 if a feature is wrong.
 //
 // A test proves a feature when its name has the feature's id as a word: TestDynamicBatch_C001, t.Run("C001 preferred
 // size"), def test_B018_binary, test("E001 ..."). A name has at most maxIDs ids. The names come from the sources, and

@@ -28,16 +28,39 @@ const (
 		"half | not built yet |\n"
 )
 
-func TestRun(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		files   map[string]string
-		csv     string // more features
-		results string // of the first stage; the others then have none, or did not run
-		partly  bool
-		commit  string // of the results
-		wantErr bool
-	}{
+// example is a repository, the results of its tests, and whether run must find a fault.
+type example struct {
+	name    string
+	files   map[string]string
+	csv     string // more features
+	results string // of the first stage; the others then have none, or did not run
+	partly  bool
+	commit  string // of the results
+	wantErr bool
+}
+
+func (tt example) check(t *testing.T) {
+	tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features+tt.csv, page
+	if tt.files["docs/reliability.md"] == "" {
+		tt.files["docs/reliability.md"] = "# Reliability\n"
+	}
+	results := map[string]string{}
+	for i, stage := range stages {
+		switch {
+		case tt.results == "" || tt.partly && i > 0:
+		case i == 0:
+			results[stage+".tsv"] = tt.commit + "\n" + tt.results
+		default:
+			results[stage+".tsv"] = tt.commit + "\n"
+		}
+	}
+	if err := run(repository(t, tt.files), repository(t, results), ""); (err != nil) != tt.wantErr {
+		t.Errorf("run = %v; want an error: %v", err, tt.wantErr)
+	}
+}
+
+func TestNamesAndReasons(t *testing.T) {
+	for _, tt := range []example{
 		{name: "a Go function", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}},
 		{name: "a Go subtest", files: map[string]string{"x_test.go": "package x\nvar s = \"A001 does one\"\n"}},
 		{name: "a Python test", files: map[string]string{"test_x.py": "def test_A001_one():\n    pass\n"}},
@@ -65,13 +88,21 @@ func TestRun(t *testing.T) {
 		{name: "too many ids", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001() {}\nfunc TestAll_A001_A003_A004_A005_A006() {}\n"},
 			csv: "A003,a,P0,b,\nA004,a,P0,b,\nA005,a,P0,b,\nA006,a,P0,b,\n", wantErr: true},
+	} {
+		t.Run(tt.name, tt.check)
+	}
+}
+
+func TestResultsAndClasses(t *testing.T) {
+	for _, tt := range []example{
 		{name: "named and passed", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
 			results: "pass\tx TestOne_A001\n"},
 		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
 			results: "skip\tx TestOne_A001\n", wantErr: true},
 		{name: "one of two skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
 			results: "pass\tx TestOne_A001/a\nskip\tx TestOne_A001/b\n", wantErr: true},
-		{name: "named, and no stage had it", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+		{name: "named, and no stage had it", files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
 			results: "pass\tx TestOther\n", wantErr: true},
 		{name: "named, and not every stage ran", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
@@ -88,24 +119,6 @@ func TestRun(t *testing.T) {
 		{name: "an unknown class", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
 			csv: "A003,three,P0,does three,good\n", wantErr: true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features+tt.csv, page
-			if tt.files["docs/reliability.md"] == "" {
-				tt.files["docs/reliability.md"] = "# Reliability\n"
-			}
-			results := map[string]string{}
-			for i, stage := range stages {
-				switch {
-				case tt.results == "" || tt.partly && i > 0:
-				case i == 0:
-					results[stage+".tsv"] = tt.commit + "\n" + tt.results
-				default:
-					results[stage+".tsv"] = tt.commit + "\n"
-				}
-			}
-			if err := run(repository(t, tt.files), repository(t, results), ""); (err != nil) != tt.wantErr {
-				t.Errorf("run = %v; want an error: %v", err, tt.wantErr)
-			}
-		})
+		t.Run(tt.name, tt.check)
 	}
 }

@@ -18,8 +18,8 @@ type outcomes struct {
 	missing []string          // stages without results
 }
 
-// readResults reads the files STAGE.tsv that runtests wrote into a folder: the commit, then "outcome<TAB>name" per test.
-// Files of another commit count as missing.
+// readResults reads the files STAGE.tsv that runtests wrote into a folder: the commit, then "outcome<TAB>name" for each
+// test. Files of another commit count as missing.
 func readResults(folder, commit string) (*outcomes, error) {
 	o := &outcomes{passed: map[string]bool{}, bad: map[string]string{}, tests: map[string]string{}}
 	for _, stage := range stages {
