@@ -20,11 +20,11 @@ import (
 
 // openData opens the data folder. Triton keeps nothing, starts without a home, and can run twice on one machine. So if
 // the program has Triton's name and the user chose no data folder, a temporary one replaces a folder that cannot be
-// opened.
+// opened. A folder that may hold tokens is never replaced: they would not be asked for.
 func (s *server) openData(context.Context) error {
 	var err error
 	if s.data, err = datadir.Open(s.c.DataDir); err != nil {
-		if !s.c.AsTriton || !s.c.DefaultDataDir {
+		if !s.c.AsTriton || !s.c.DefaultDataDir || !access.Excluded(s.c.DataDir) {
 			return err
 		}
 		temporary, terr := datadir.OpenTemporary()
@@ -42,23 +42,24 @@ func (s *server) openData(context.Context) error {
 // openStore opens the history. Inference matters more than its record: a history that cannot be opened is replaced by
 // one in memory, and the log and the page say so.
 func (s *server) openStore(ctx context.Context) error {
-	var err error
-	if s.store, err = store.Open(ctx, s.data.Path, store.Options{}); err == nil {
+	s.store, s.storeError = store.Open(ctx, s.data.Path, access.StoreOptions(s.data.Path))
+	if s.storeError == nil {
 		s.warn(s.store.Warnings()...)
 		return nil
 	}
 	s.warn(fmt.Sprintf("the history cannot be opened and is kept in memory until the server stops; what was recorded "+
-		"before is untouched: %v", err))
+		"before is untouched: %v", s.storeError))
+	var err error
 	s.store, err = store.OpenMemory(ctx, store.Options{})
 	return err
 }
 
 // openAccess reads the tokens. It refuses to start if other machines can reach the server and nothing guards it.
 func (s *server) openAccess(ctx context.Context) error {
-	var err error
-	o := access.Options{Store: s.store, Environment: s.c.Access.Token, Log: s.log}
-	if s.tokens, err = access.New(ctx, o); err != nil {
-		return err
+	s.tokens = access.New(ctx, access.Options{Folder: s.data.Path, Store: s.store, StoreError: s.storeError,
+		Environment: s.c.Access.Token, Log: s.log})
+	if err := s.tokens.Unread(); err != nil {
+		s.warn(fmt.Sprintf("the access tokens cannot be read, so all requests that need one are refused: %v", err))
 	}
 	if err := s.c.CheckAccess(s.tokens.Exist()); err != nil {
 		return err

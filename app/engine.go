@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -20,9 +21,21 @@ import (
 	"nereid/store"
 )
 
+// openListeners binds the ports.
+func (s *server) openListeners() (err error) {
+	if s.fronts.listeners, err = s.c.Listen.Open(); err != nil {
+		return err
+	}
+	if l, ui := s.fronts.listeners["ui"], s.c.Listen.UI; l != nil && ui.Port != 0 &&
+		l.Addr().(*net.TCPAddr).Port != ui.Port {
+		s.log.Warn(fmt.Sprintf("port %d is in use, so the GUI takes a free one: %s", ui.Port, l.Addr()))
+	}
+	return nil
+}
+
 // openBackends binds the ports, so that a port in use is reported before anything slow happens, and makes the backends.
 func (s *server) openBackends(context.Context) (err error) {
-	if s.fronts.listeners, err = s.c.Listen.Open(); err != nil {
+	if err := s.openListeners(); err != nil {
 		return err
 	}
 	s.recorder = history.New(nil, s.store)

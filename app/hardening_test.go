@@ -29,9 +29,14 @@ func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 		url := "http://" + r.at(endpoint) + path
 		t.Run("H1 foreign Host on "+endpoint, func(t *testing.T) {
 			for host, want := range map[string]int{"evil.example": 421, "127.0.0.1.evil.example:8000": 421,
-				"localhost.evil.example": 421, "localhost": 200, "127.0.0.1": 200} {
+				"localhost.evil.example": 421, "localhost": 200, "127.0.0.1": 200, "localhost:80": 200} {
 				if got, text := get(t, "GET", url, "Host: "+host); got != want {
 					t.Errorf("Host %s is answered %d %s, want %d", host, got, text, want)
+				}
+			}
+			for _, host := range []string{"localhost:80@evil.example", "127.0.0.1:x"} { // Go's client sends no such host
+				if got := rawStatus(t, r.at(endpoint), "GET", path, "Host: "+host); got != "421" && got != "400" {
+					t.Errorf("Host %s is answered %s, want 421", host, got)
 				}
 			}
 		})
@@ -61,7 +66,7 @@ func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 		"http://" + r.at("ui") + "/api/models/good/unload", "http://" + r.at("ui") + "/api/access/tokens"} {
 		t.Run("H2 a form of another site to "+strings.SplitN(url, "/", 4)[3], func(t *testing.T) {
 			for _, headers := range [][]string{{"Origin: https://evil.example"}, {"Origin: null"},
-				{"Sec-Fetch-Site: cross-site"}} {
+				{"Sec-Fetch-Site: cross-site"}, {"Sec-Fetch-Site: same-site"}} {
 				got, text := ask(t, http.DefaultClient, "POST", url, `{"name":"x","scopes":["admin"]}`,
 					append(headers, "Content-Type: text/plain")...)
 				if got != 403 {
@@ -176,8 +181,11 @@ func rawStatus(t *testing.T, address, method, path, header string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 0\r\nConnection: "+
-		"close\r\n\r\n", method, path, header); err != nil {
+	if !strings.HasPrefix(header, "Host: ") {
+		header = "Host: localhost\r\n" + header
+	}
+	if _, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\n%s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method,
+		path, header); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)

@@ -129,7 +129,7 @@ func TestTheNetworkChoiceCountsAtTheNextStart_B080(t *testing.T) {
 		t.Errorf("without an address: %+v, want it open with the problem reported", s)
 	}
 
-	s := &server{c: load(t, "--data-dir=x"), log: first.log, store: first.store} // the next start reads the same store
+	s := &server{c: load(t, "--data-dir=x"), log: first.log, data: first.data, store: first.store} // the next start
 	if err := s.openAccess(t.Context()); err != nil {
 		t.Fatal(err)
 	}

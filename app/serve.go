@@ -41,18 +41,20 @@ type server struct {
 	warnings   []api.Warning // of the start, for the page
 	cores      int           // that this process may use
 
-	data     *datadir.Dir
-	store    *store.Store
-	tokens   *access.Tokens
-	repos    repositories
-	recorder *history.Recorder
-	backends *backends.Set
-	cache    cache.Store // nil: there is none
-	engine   *engine.Engine
-	trace    *trace.Tracer
-	fronts   *fronts
-	network  *network
-	console  atomic.Pointer[console.Console] // nil: the GUI is off, or not yet open
+	data  *datadir.Dir
+	store *store.Store
+	// storeError is why store is in memory and not in the data folder; nil: it is there.
+	storeError error
+	tokens     *access.Tokens
+	repos      repositories
+	recorder   *history.Recorder
+	backends   *backends.Set
+	cache      cache.Store // nil: there is none
+	engine     *engine.Engine
+	trace      *trace.Tracer
+	fronts     *fronts
+	network    *network
+	console    atomic.Pointer[console.Console] // nil: the GUI is off, or not yet open
 
 	tasks tasks
 	stop  context.CancelFunc // ends the tasks that do not end with a front

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"bytes"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/access"
 	"nereid/app/datadir"
 	"nereid/app/options"
 	"nereid/store"
@@ -127,7 +130,7 @@ func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
 	}
 }
 
-func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
+func TestASecondServerPutsTheGUIOnAFreePort_F6(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -137,25 +140,62 @@ func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
 	lookup := func(name string) (string, bool) { return t.TempDir(), name == "NEREID_DATA_DIR" }
 	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0",
 		"--metrics-port=0"}
-	c, err := options.Load(true, ports, lookup)
+	for _, asTriton := range []bool{false, true} {
+		c, err := options.Load(asTriton, ports, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Listen.UI.Port = busy // as 8003 is for the second one
+		var log bytes.Buffer
+		s := &server{c: c, log: slog.New(slog.NewTextHandler(&log, nil)), fronts: &fronts{}}
+		if err := s.openListeners(); err != nil {
+			t.Fatalf("the GUI keeps the server from starting: %v", err)
+		}
+		defer s.fronts.listeners.Close()
+		if p := s.fronts.listeners["ui"].Addr().(*net.TCPAddr).Port; p == busy || p == 0 ||
+			!strings.Contains(log.String(), fmt.Sprintf("port %d is in use", busy)) {
+			t.Errorf("the GUI is on port %d, and the log says %q", p, log.String())
+		}
+		c, err = options.Load(asTriton, append(ports, "--ui-port="+strconv.Itoa(busy)), lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Listen.Open(); err == nil || !strings.Contains(err.Error(), "--ui-port=") {
+			t.Errorf("a busy port that was asked for: %v, want a refusal", err)
+		}
+	}
+	if _, err := options.Load(false, []string{"--http-port=8003"}, lookup); err != nil {
+		t.Errorf("the port of the GUI cannot be given to HTTP: %v", err)
+	}
+}
+
+// Without its tokens a server with another folder would be open.
+func TestTritonserverReplacesNoFolderWithTokens_H14(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, "nereid")
+	lookup := func(name string) (string, bool) { return home, name == "XDG_DATA_HOME" }
+	first, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Listen.UI.Port = busy // as 8003 is for the second one
-	all, err := c.Listen.Open()
-	if err != nil {
-		t.Fatalf("the GUI, which Triton does not have, keeps the server from starting: %v", err)
-	}
-	defer all.Close()
-	if p := all["ui"].Addr().(*net.TCPAddr).Port; p == busy || p == 0 {
-		t.Errorf("the GUI is on port %d", p)
-	}
-	c, err = options.Load(true, append(ports, "--ui-port="+strconv.Itoa(busy)), lookup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Listen.Open(); err == nil || !strings.Contains(err.Error(), "--ui-port=") {
-		t.Errorf("a busy port that was asked for: %v, want a refusal", err)
+	defer first.Close()
+	for file, content := range map[string]string{access.FileName: `{"tokens":[{"id":"a"}]}`, store.FileName: "?"} {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := options.Load(true, nil, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &server{c: c, log: slog.New(slog.DiscardHandler)}
+		if err := s.openData(t.Context()); err == nil {
+			t.Errorf("with %s another folder takes its place", file)
+			s.data.Close()
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -160,7 +160,7 @@ func TestH13_DataFolderIsPrivate(t *testing.T) {
 	r := runServer(t, "", "--data-dir="+dir)
 	r.makeToken(t, "a", access.Admin)
 	want := map[string]os.FileMode{".": 0o700, "nereid.db": 0o600, "nereid.db-wal": 0o600, "nereid.db-shm": 0o600,
-		"lock":    0o600,
+		"lock": 0o600, access.FileName: 0o600,
 		"control": 0o700, "control/socket": 0o600, "overrides": 0o700, "imports": 0o700}
 	for name, mode := range want {
 		info, err := os.Stat(filepath.Join(dir, name))

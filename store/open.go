@@ -54,9 +54,9 @@ const (
 // Open opens the database in the folder dir and starts its writer. It makes the folder if it does not exist.
 //
 // A database that is damaged, or is not ours, is renamed (its new name says when and why) and a new one is made;
-// Warnings reports it. A database of a newer Nereid is refused with a *NewerSchemaError. Other errors (the folder
-// cannot be written, another process holds the database) leave everything as it is; the server can continue with
-// OpenMemory.
+// Warnings reports it. With Options.KeepDamaged it is an error. A database of a newer Nereid is refused with a
+// *NewerSchemaError. Other errors (the folder cannot be written, another process holds the database) leave everything
+// as it is; the server can continue with OpenMemory.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -76,6 +76,9 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	if why != "" {
+		if o.KeepDamaged {
+			return nil, fmt.Errorf("database %s is %s", path, why)
+		}
 		word := "damaged"
 		if why != word {
 			word = "foreign"

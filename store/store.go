@@ -26,6 +26,8 @@ type Options struct {
 	MaxPending int
 	// PruneEvery is how often the limits are enforced (default 1 min).
 	PruneEvery time.Duration
+	// KeepDamaged: Open returns an error for a database that is damaged or not ours, and leaves it where it is.
+	KeepDamaged bool
 	// Log receives the messages of the store; nil discards them.
 	Log *slog.Logger
 }

@@ -3,44 +3,30 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
-
-	sqlite3 "github.com/mattn/go-sqlite3"
 )
 
 // Token is an access token as it is stored: what it opens and its hash, never its text.
 type Token struct {
-	ID        string // public; made by the caller
-	Name      string // unique
-	Scopes    string // in the caller's form
-	Hash      []byte // SHA-256 of the token
-	CreatedUS int64  // 0: now
+	ID        string `json:"id"`     // public; made by the caller
+	Name      string `json:"name"`   // unique
+	Scopes    string `json:"scopes"` // in the caller's form
+	Hash      []byte `json:"hash"`   // SHA-256 of the token
+	CreatedUS int64  `json:"createdUs"`
 }
 
-// ErrExists is returned by AddToken for a name that is taken.
-var ErrExists = errors.New("exists in the store")
-
-// AddToken stores t. If the error is nil, it is on disk and survives a loss of power. ErrExists: its name is taken.
-func (s *Store) AddToken(ctx context.Context, t Token) (Token, error) {
-	if t.CreatedUS == 0 {
-		t.CreatedUS = nowUS()
-	}
-	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx,
-			`INSERT INTO access_token (id, name, scopes, hash, created_us) VALUES (?, ?, ?, ?, ?)`,
-			t.ID, t.Name, t.Scopes, t.Hash, t.CreatedUS)
-		var e sqlite3.Error
-		if errors.As(err, &e) && e.Code == sqlite3.ErrConstraint {
-			return ErrExists
+// SetTokens replaces all tokens. If the error is nil, they are on disk and survive a loss of power.
+func (s *Store) SetTokens(ctx context.Context, tokens []Token) error {
+	return about(s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM access_token`)
+		for _, t := range tokens {
+			if err == nil {
+				_, err = tx.ExecContext(ctx,
+					`INSERT INTO access_token (id, name, scopes, hash, created_us) VALUES (?, ?, ?, ?, ?)`,
+					t.ID, t.Name, t.Scopes, t.Hash, t.CreatedUS)
+			}
 		}
 		return err
-	})
-	return t, about(err, "token %q is not stored", t.Name)
-}
-
-// DeleteToken removes a token, or returns ErrNotFound. If the error is nil, the removal is on disk.
-func (s *Store) DeleteToken(ctx context.Context, id string) error {
-	return about(s.change(ctx, `DELETE FROM access_token WHERE id = ?`, id), "token %q is not removed", id)
+	}), "tokens are not stored")
 }
 
 // Tokens returns all tokens, the oldest first.

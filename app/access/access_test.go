@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,11 +23,10 @@ func open(t *testing.T, o Options) *Tokens {
 		t.Cleanup(func() { s.Close() })
 		o.Store = s
 	}
-	tokens, err := New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
+	if o.Folder == "" {
+		o.Folder = t.TempDir()
 	}
-	return tokens
+	return New(t.Context(), o)
 }
 
 func create(t *testing.T, tokens *Tokens, name string, scope Scope) (Token, string) {
@@ -101,7 +102,7 @@ func TestRevocationTakesEffectAtOnce_B082(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tokens := range map[string]*Tokens{"the same process": tokens,
-		"the next start": open(t, Options{Store: tokens.store})} {
+		"the next start": open(t, Options{Folder: tokens.folder})} {
 		if tokens.Check(Request{Authorization: a, Needs: Infer}) == nil {
 			t.Errorf("%s: a revoked token passes", name)
 		}
@@ -120,16 +121,79 @@ func TestRevocationTakesEffectAtOnce_B082(t *testing.T) {
 	}
 }
 
-func TestRevocationHoldsIfTheStoreFails(t *testing.T) {
+func TestRevocationHoldsIfTheDiskFails(t *testing.T) {
 	tokens := open(t, Options{Always: true})
 	_, text := create(t, tokens, "a", Infer)
-	tokens.store.Close()
+	if err := os.RemoveAll(tokens.folder); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := tokens.Revoke(t.Context(), "a"); err == nil {
 		t.Error("a failed write is not told")
 	}
 	if tokens.Check(Request{Authorization: text, Needs: Infer}) == nil {
 		t.Error("the token passes because the disk is full")
 	}
+}
+
+// The database has a copy of the file, so that a backup has the tokens. The file decides, whatever the database says.
+func TestTheFileDecidesOverTheDatabase_H14(t *testing.T) {
+	tokens := open(t, Options{})
+	create(t, tokens, "kept", Infer)
+	create(t, tokens, "revoked", Infer)
+	before, err := tokens.store.Tokens(t.Context())
+	if err != nil || len(before) != 2 {
+		t.Fatalf("the database has %v, %v", before, err)
+	}
+	if _, err := tokens.Revoke(t.Context(), "revoked"); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.store.SetTokens(t.Context(), before); err != nil { // an older copy
+		t.Fatal(err)
+	}
+	again := open(t, Options{Folder: tokens.folder, Store: tokens.store})
+	after, err := tokens.store.Tokens(t.Context())
+	if l := again.List(); err != nil || len(l) != 1 || len(after) != 1 || after[0].Name != "kept" {
+		t.Errorf("tokens %v, copy %v, %v", l, after, err)
+	}
+	info, err := os.Stat(filepath.Join(tokens.folder, FileName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of tokens: %v, %v", info, err)
+	}
+}
+
+// A server that does not know its tokens refuses all but the environment's, and makes none.
+func TestUnreadableTokensAreRefused_H14(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, FileName), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens := open(t, Options{Folder: dir, Environment: "secret"})
+	if err := tokens.Unread(); err == nil || !strings.Contains(err.Error(), FileName) || !tokens.Exist() {
+		t.Errorf("Unread = %v", err)
+	}
+	if err := tokens.Check(Request{Needs: Any}); err == nil || !strings.Contains(err.Error(), "its log says") {
+		t.Errorf("without a token: %v", err)
+	}
+	if err := tokens.Check(Request{Authorization: "secret", Needs: Admin}); err != nil {
+		t.Errorf("the environment's token: %v", err)
+	}
+	if _, text, err := tokens.Create(t.Context(), "a", Infer); err == nil || text != "" {
+		t.Errorf("Create = %q, %v", text, err)
+	}
+}
+
+// No content of the file makes a server believe that it has no tokens, except a list without any.
+func FuzzTokenFile(f *testing.F) {
+	for _, seed := range []string{`{"tokens":[]}`, `{"tokens":[{"id":"a","hash":"AAAA"}]}`, `{"tokens":null}`, `{}`,
+		`null`, ``, `[]`, `{"Tokens":[]} x`, `{"tokens":[{}]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		tokens, err := decode(content)
+		if err == nil && len(tokens) == 0 && !bytes.Contains(content, []byte("[")) {
+			t.Errorf("%q is read as a list without tokens", content)
+		}
+	})
 }
 
 func TestNamesAndScopesAreChecked(t *testing.T) {
@@ -215,10 +279,7 @@ func BenchmarkCheck(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	tokens, err := New(b.Context(), Options{Store: s})
-	if err != nil {
-		b.Fatal(err)
-	}
+	tokens := New(b.Context(), Options{Folder: b.TempDir(), Store: s})
 	_, text, err := tokens.Create(b.Context(), "a", Infer)
 	if err != nil {
 		b.Fatal(err)

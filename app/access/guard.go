@@ -22,7 +22,9 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.text }
 
 var (
-	missing    = &Refusal{text: "missing or wrong token; send the header Authorization: <token>"}
+	missing = &Refusal{text: "missing or wrong token; send the header Authorization: <token>"}
+	// unreadable refuses all tokens; the log says why.
+	unreadable = &Refusal{text: "the server cannot read its tokens and refuses all; its log says how to mend it"}
 	outOfScope = map[Scope]*Refusal{
 		Infer:   {Scope: true, text: "the token does not open this; it needs the scope infer"},
 		Control: {Scope: true, text: "the token does not open this; it needs the scope control"},
@@ -44,8 +46,9 @@ type Request struct {
 // table is an immutable state of the guard.
 type table struct {
 	scopes     map[hash]Scope
-	required   bool // a request needs a token
-	allowLocal bool // but not a request from this machine
+	required   bool     // a request needs a token
+	allowLocal bool     // but not a request from this machine
+	unknown    *Refusal // for a token that is not in scopes
 }
 
 // guard holds the table with which requests are checked.
@@ -74,7 +77,7 @@ func (t *table) check(authorization string, needs Scope) error {
 	scope := t.scopes[sum(withoutBearer(authorization))]
 	switch {
 	case scope == 0:
-		return missing
+		return t.unknown
 	case scope&(needs|Admin) == 0:
 		return outOfScope[needs&-needs]
 	}

@@ -1,15 +1,18 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -36,7 +39,12 @@ var (
 
 // Options of New.
 type Options struct {
+	// Folder is the data folder, which the caller has locked.
+	Folder string
+	// Store gets a copy of the tokens, for backups and for older versions.
 	Store *store.Store
+	// StoreError is why Store is not the database of Folder; nil: it is.
+	StoreError error
 	// Environment is a token from the environment, "" for none. It opens everything.
 	Environment string
 	// Always requires a token even if there is none yet. It is for a server that other machines can reach.
@@ -47,7 +55,9 @@ type Options struct {
 // Tokens are the tokens of a server. They check its requests. Safe for concurrent use.
 type Tokens struct {
 	guard
+	folder   string
 	store    *store.Store
+	unread   error  // why the tokens are not known; nil: they are
 	env      bool   // the environment has a token
 	internal string // opens inference for this process
 	log      *slog.Logger
@@ -64,10 +74,12 @@ type knownToken struct {
 	hash hash // zero: the token opens nothing
 }
 
-// New returns the stored tokens. A malformed one is kept, so that it can be revoked, but opens nothing.
-func New(ctx context.Context, o Options) (*Tokens, error) {
-	t := &Tokens{store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(), log: o.Log,
-		always: o.Always}
+// New returns the tokens of a data folder. If they cannot be read, New succeeds: then no token but that of the
+// environment opens anything, requests need one, and Unread says why. A malformed token is kept, so that it can be
+// revoked, but opens nothing.
+func New(ctx context.Context, o Options) *Tokens {
+	t := &Tokens{folder: o.Folder, store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(),
+		log: o.Log, always: o.Always}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -75,10 +87,8 @@ func New(ctx context.Context, o Options) (*Tokens, error) {
 	if t.env {
 		t.extra[sum(o.Environment)] = Any
 	}
-	stored, err := o.Store.Tokens(ctx)
-	if err != nil {
-		return nil, err
-	}
+	var stored []store.Token
+	stored, t.unread = t.read(ctx, o.StoreError)
 	for _, s := range stored {
 		k := knownToken{Token: Token{ID: s.ID, Name: s.Name, CreatedUS: s.CreatedUS}}
 		scope, err := ParseScopes(s.Scopes)
@@ -90,8 +100,53 @@ func New(ctx context.Context, o Options) (*Tokens, error) {
 		t.known = append(t.known, k)
 	}
 	t.update()
-	return t, nil
+	return t
 }
+
+// read returns the tokens of the file. If there is none they are those of the database, and the file is made. It makes
+// the two equal.
+func (t *Tokens) read(ctx context.Context, storeError error) ([]store.Token, error) {
+	stored, err := readFile(t.folder)
+	switch {
+	case err == nil:
+		t.copyToStore(ctx, stored)
+		return stored, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w; mend the file, or remove it: the next start then takes the tokens from the "+
+			"database", err)
+	case storeError == nil:
+		stored, err = t.store.Tokens(ctx)
+	case hasDatabase(t.folder):
+		err = storeError
+	default:
+		err = nil // a new data folder
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; mend it, or take back a backup with nereid restore; if there are no tokens, move "+
+			"the database away", err)
+	}
+	if err := writeFile(t.folder, stored); err != nil {
+		t.log.Warn("the tokens are only in the database, and are not known if that is damaged", "err", err)
+	}
+	return stored, nil
+}
+
+// copyToStore makes the tokens of the database those of the file.
+func (t *Tokens) copyToStore(ctx context.Context, tokens []store.Token) {
+	has, err := t.store.Tokens(ctx)
+	same := func(a, b store.Token) bool {
+		return a.ID == b.ID && a.Name == b.Name && a.Scopes == b.Scopes && bytes.Equal(a.Hash, b.Hash)
+	}
+	if err == nil && !slices.EqualFunc(has, tokens, same) {
+		err = t.store.SetTokens(ctx, tokens)
+	}
+	if err != nil {
+		t.log.Warn("the database has no copy of the access tokens, so a backup misses changes of them", "err", err)
+	}
+}
+
+// Unread returns why the tokens cannot be read and how to mend it; nil: they are known.
+func (t *Tokens) Unread() error { return t.unread }
 
 // Internal returns a token for inference by this process itself. It changes with every start and is never shown.
 func (t *Tokens) Internal() string { return t.internal }
@@ -99,14 +154,14 @@ func (t *Tokens) Internal() string { return t.internal }
 // Environment reports whether the environment has a token.
 func (t *Tokens) Environment() bool { return t.env }
 
-// Exist reports whether there is a token, not counting the internal one.
+// Exist reports whether there is a token, not counting the internal one. Tokens that cannot be read count as existing.
 func (t *Tokens) Exist() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.exist()
 }
 
-func (t *Tokens) exist() bool { return t.env || len(t.known) > 0 }
+func (t *Tokens) exist() bool { return t.env || len(t.known) > 0 || t.unread != nil }
 
 // RequireAlways sets whether requests need a token even if there is none; see Options.Always.
 func (t *Tokens) RequireAlways(on bool) {
@@ -136,8 +191,8 @@ func (t *Tokens) List() []Token {
 	return out
 }
 
-// Create makes a token, which is valid at once. It returns the token's text, which is not kept. Errors: ErrName, an
-// invalid scope, and those of the store.
+// Create makes a token, which is valid at once. It returns the token's text, which is not kept. If the error is nil,
+// the token is on disk. Errors: ErrName, an invalid scope, and those of the file.
 func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, string, error) {
 	name = strings.TrimSpace(name)
 	notPrintable := func(r rune) bool { return !unicode.IsPrint(r) }
@@ -150,27 +205,25 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := prefix + rand.Text() + rand.Text()[:6]
-	id := strings.ToLower(rand.Text()[:8])
-	h := sum(text)
-	stored, err := t.store.AddToken(ctx, store.Token{ID: id, Name: name, Scopes: scope.String(), Hash: h[:]})
-	if errors.Is(err, store.ErrExists) {
+	if t.unread != nil {
+		return Token{}, "", fmt.Errorf("no token can be made while those that exist cannot be read: %w", t.unread)
+	}
+	if slices.ContainsFunc(t.known, func(k knownToken) bool { return k.Name == name }) {
 		return Token{}, "", fmt.Errorf("%w: there is a token named %q already; revoke it or choose another name",
 			ErrName, name)
 	}
-	if err != nil {
+	text := prefix + rand.Text() + rand.Text()[:6]
+	made := Token{strings.ToLower(rand.Text()[:8]), name, scope, time.Now().UnixMicro()}
+	if err := t.keep(ctx, append(slices.Clip(t.known), knownToken{made, sum(text)})); err != nil {
 		return Token{}, "", err
 	}
-	made := Token{id, name, scope, stored.CreatedUS}
-	t.known = append(t.known, knownToken{made, h})
-	t.update()
-	t.log.Info("an access token was made", "id", id, "name", name, "scopes", scope.String())
+	t.log.Info("an access token was made", "id", made.ID, "name", name, "scopes", scope.String())
 	return made, text, nil
 }
 
 // Revoke revokes the token with that ID or name. When it returns, no request passes with the token. After an error of
-// the store this still holds, but the token is valid again at the next start. Errors: ErrNotFound, and those of the
-// store.
+// the file this still holds, but the token is valid again at the next start. Errors: ErrNotFound, and those of the
+// file.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,24 +232,42 @@ func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 		at = slices.IndexFunc(t.known, func(k knownToken) bool { return k.Name == idOrName })
 	}
 	if at < 0 {
-		return Token{}, fmt.Errorf("%w: %q; nereid token list shows them", ErrNotFound, idOrName)
+		return Token{}, errors.Join(fmt.Errorf("%w: %q; nereid token list shows them", ErrNotFound, idOrName), t.unread)
 	}
+	revoked := t.known[at].Token
 	t.known[at].hash = hash{}
 	t.update()
-	revoked := t.known[at].Token
-	if err := t.store.DeleteToken(ctx, revoked.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := t.keep(ctx, slices.Delete(slices.Clone(t.known), at, at+1)); err != nil {
 		return revoked, fmt.Errorf("the token is refused from now on, but would come back at the next start; "+
 			"revoke it again: %w", err)
 	}
-	t.known = slices.Delete(t.known, at, at+1)
-	t.update()
 	t.log.Info("an access token was revoked", "id", revoked.ID, "name", revoked.Name)
 	return revoked, nil
 }
 
+// keep replaces the tokens: in the file, then here, then in the database, which may fail. mu is held.
+func (t *Tokens) keep(ctx context.Context, tokens []knownToken) error {
+	stored := []store.Token{}
+	for _, k := range tokens {
+		stored = append(stored, store.Token{ID: k.ID, Name: k.Name, Scopes: k.Scope.String(), Hash: k.hash[:],
+			CreatedUS: k.CreatedUS})
+	}
+	if err := writeFile(t.folder, stored); err != nil {
+		return err
+	}
+	t.known = tokens
+	t.update()
+	t.copyToStore(ctx, stored)
+	return nil
+}
+
 // update replaces guard.table by the present tokens and settings. mu is held, except in New.
 func (t *Tokens) update() {
-	next := &table{scopes: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env}
+	next := &table{scopes: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env,
+		unknown: missing}
+	if t.unread != nil {
+		next.unknown = unreadable
+	}
 	for _, k := range t.known {
 		if k.hash != (hash{}) {
 			next.scopes[k.hash] = k.Scope

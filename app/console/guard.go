@@ -99,10 +99,11 @@ func (g *guard) hostAllowed(host string) bool {
 	return slices.ContainsFunc(g.allowedHosts, func(h string) bool { return strings.EqualFold(h, name) })
 }
 
-// hostName returns a Host header without port and brackets, in lower case.
+// hostName returns a Host header without port and brackets, in lower case. What is no number is no port: the host of
+// "localhost:80@evil.example" is behind the @.
 func hostName(host string) string {
 	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
+	if h, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		name = h
 	}
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(name, "."), "["), "]"))

@@ -41,14 +41,14 @@ func With(dataDir string, f func(*Client) error) (err error) {
 	}
 	defer data.Close()
 	ctx := context.Background()
-	st, err := store.Open(ctx, data.Path, store.Options{})
+	st, err := store.Open(ctx, data.Path, access.StoreOptions(data.Path))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	tokens, err := access.New(ctx, access.Options{Store: st})
-	if err != nil {
-		return err
+	tokens := access.New(ctx, access.Options{Folder: data.Path, Store: st})
+	if err := tokens.Unread(); err != nil {
+		return fmt.Errorf("the access tokens cannot be read: %w", err)
 	}
 	pipe, srv := listen.NewPipe(), NewServer(tokens, st)
 	go func() { _ = srv.Serve(pipe) }() // until Shutdown

@@ -73,7 +73,7 @@ func (l *Endpoints) CheckPorts() error {
 		if !e.On || e.Port == 0 {
 			continue
 		}
-		if other := used[e.Port]; other != "" {
+		if other := used[e.Port]; other != "" && !e.OrFree {
 			errs = append(errs, fmt.Errorf("--%s-port: %d is the port of the %s too; every service needs its own",
 				e.Name, e.Port, other))
 		}

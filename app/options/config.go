@@ -165,7 +165,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		}
 	}
 	c.Listen.Complete()
-	c.Listen.UI.OrFree = c.AsTriton && c.given["ui-port"] == "" // Triton has no GUI: its port is no reason to fail
+	c.Listen.UI.OrFree = c.given["ui-port"] == "" // the GUI keeps no second server from starting
 	if c.DataDir == "" {
 		c.DefaultDataDir = true
 		dir, err := DefaultDataDir(lookup)

@@ -301,7 +301,7 @@ func (c *Config) ownOptions() []option {
 	return []option{
 		opt("allow-ui", "boolean", "Serves the GUI. Default: true.", boolean(&at.On)),
 		opt("ui-address", "address", "A loopback address. Default: 127.0.0.1.", text(&at.Address)),
-		opt("ui-port", "port", "Default: 8003. 0 takes a free one.", port(&at.Port)),
+		opt("ui-port", "port", "Default: 8003, or a free one if 8003 is in use. 0 takes a free one.", port(&at.Port)),
 		opt("open", "", "Opens the GUI in the browser.", flag(&c.OpenBrowser)),
 		opt("history", "boolean",
 			"Records statistics every second in the data folder. Default: true.", boolean(&c.History)),

@@ -116,7 +116,8 @@ class Server:
         self.metrics = self._address("Started Metrics Service at ")
         if not REFERENCE:
             self.ui = "http://" + self._address("Started GUI at http://")
-        until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 60, "no metrics", self.log)
+        until(lambda: self.request("GET", "/metrics", address=self.metrics).status in (200, 401), 60, "no metrics",
+              self.log)  # 401: the server needs a token
         if self.wait:
             until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120,
                   f"server not {self.wait}", self.log)

@@ -46,7 +46,7 @@ func (p accessPolicy) check(x *exchange) error {
 			return &Denied{Status: 403, Text: "requests from origin '" + strings.ToValidUTF8(string(x.origin), "?") +
 				"' are not accepted"}
 		}
-		if len(x.origin) == 0 && string(x.fetchSite) == "cross-site" {
+		if site := string(x.fetchSite); len(x.origin) == 0 && (site == "cross-site" || site == "same-site") {
 			return &Denied{Status: 403, Text: "requests from pages of other sites are not accepted"}
 		}
 	}
@@ -89,7 +89,7 @@ func HostAllowed(host string, allowed []string) bool {
 		return true
 	}
 	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
+	if h, port, err := net.SplitHostPort(host); err == nil && isNumber(port) {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
@@ -101,6 +101,9 @@ func HostAllowed(host string, allowed []string) bool {
 	}
 	return slices.ContainsFunc(allowed, func(h string) bool { return h == "*" || strings.EqualFold(h, name) })
 }
+
+// isNumber reports whether a port has only digits. "localhost:80@evil.example" has none: its host is behind the @.
+func isNumber(port string) bool { return strings.Trim(port, "0123456789") == "" }
 
 // originAllowed accepts the page's own origin (same host and port) and the listed ones.
 func (p accessPolicy) originAllowed(x *exchange) bool {

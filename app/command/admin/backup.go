@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"nereid/app/access"
 	"nereid/app/command"
 	"nereid/app/datadir"
 	"nereid/app/options"
@@ -49,6 +50,9 @@ func Restore(ctx context.Context, e *command.Env, args []string) int {
 		aside, err := store.Restore(ctx, file, data.Path)
 		if err != nil {
 			return err
+		}
+		if err := access.Forget(data.Path); err != nil {
+			return fmt.Errorf("the tokens are still those from before the restore: %w", err)
 		}
 		fmt.Fprintf(e.Stdout, "%s has what %s holds\n", data.Path, file)
 		if aside != "" {
