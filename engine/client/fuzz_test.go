@@ -1,6 +1,10 @@
 package client
 
-import "testing"
+import (
+	"slices"
+	"strconv"
+	"testing"
+)
 
 // The client never reads beyond the bytes of a response.
 func FuzzDecodeHTTP(f *testing.F) {
@@ -12,7 +16,7 @@ func FuzzDecodeHTTP(f *testing.F) {
 		`"shared_memory_byte_size":9}}]}`), []byte{})
 	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"FP32","shape":[2],"data":[1,2.5]}]}`), []byte{})
 	f.Fuzz(func(t *testing.T, head, tail []byte) {
-		r, err := decodeHTTP(head, tail)
+		r, err := DecodeHTTP(&Request{}, slices.Concat(head, tail), strconv.Itoa(len(head)))
 		if err != nil {
 			return // an error is fine
 		}

@@ -164,7 +164,7 @@ func (c *GRPC) UnregisterMemory(ctx context.Context, region string) error {
 
 // Infer implements Client.
 func (c *GRPC) Infer(ctx context.Context, r *Request) (*Response, error) {
-	m, err := encodeGRPC(r)
+	m, err := EncodeGRPC(r)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (c *GRPC) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, serverError(err)
 	}
-	resp, err := decodeGRPC(out)
+	resp, err := DecodeGRPC(r, out)
 	if err == nil {
 		resp.Final = true
 	}
@@ -196,7 +196,7 @@ func (c *GRPC) Stream(ctx context.Context) (*Stream, error) {
 
 // Send sends a request. Its ID tells its responses from those of others. After an error, Recv returns the reason.
 func (s *Stream) Send(r *Request) error {
-	m, err := encodeGRPC(r)
+	m, err := EncodeGRPC(r)
 	if err != nil {
 		return err
 	}
@@ -219,14 +219,15 @@ func (s *Stream) Recv() (*Response, error) {
 		id := m.GetInferResponse().GetId()
 		return &Response{ID: id, Final: true, Err: &Error{Message: m.GetErrorMessage(), Code: codes.Unknown}}, nil
 	}
-	r, err := decodeGRPC(m.GetInferResponse())
+	r, err := DecodeGRPC(nil, m.GetInferResponse())
 	if err == nil {
 		r.Final, _ = r.Parameters["triton_final_response"].(bool) // false if it is missing
 	}
 	return r, err
 }
 
-func encodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
+// EncodeGRPC returns the message of a request, for callers that send it themselves.
+func EncodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 	p, err := r.parameters()
 	if err != nil {
 		return nil, err
@@ -306,15 +307,16 @@ func goParameters(p map[string]*inferencepb.InferParameter) map[string]any {
 	return m
 }
 
-// decodeGRPC reads a response. Outputs in shared memory have no entry of raw contents, or in Triton an empty one.
-func decodeGRPC(m *inferencepb.ModelInferResponse) (*Response, error) {
-	r := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId(),
+// DecodeGRPC reads the response to a request, for callers that received it themselves; r is nil if they do not know the
+// request. Outputs in shared memory have an empty entry of raw contents or, from some servers, none.
+func DecodeGRPC(r *Request, m *inferencepb.ModelInferResponse) (*Response, error) {
+	out := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId(),
 		Parameters: goParameters(m.GetParameters())}
 	raw := m.GetRawOutputContents()
 	all := len(raw) == len(m.GetOutputs())
 	for _, o := range m.GetOutputs() {
 		t := Tensor{Name: o.GetName(), DataType: tensor.ParseDataType(o.GetDatatype()), Shape: o.GetShape()}
-		t.Memory = memoryOf(goParameters(o.GetParameters()))
+		t.Memory = memoryOf(r, t.Name, goParameters(o.GetParameters()))
 		if t.Memory == nil || all {
 			if len(raw) == 0 {
 				return nil, fmt.Errorf("output %q of the response has no raw contents", o.GetName())
@@ -324,7 +326,7 @@ func decodeGRPC(m *inferencepb.ModelInferResponse) (*Response, error) {
 			}
 			raw = raw[1:]
 		}
-		r.Outputs = append(r.Outputs, t)
+		out.Outputs = append(out.Outputs, t)
 	}
-	return r, nil
+	return out, nil
 }

@@ -242,22 +242,13 @@ func (c *HTTP) UnregisterMemory(ctx context.Context, region string) error {
 	return err
 }
 
-const headerLength = "Inference-Header-Content-Length"
-
 // Infer implements Client.
 func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
-	head, tail, err := encodeHTTP(r, &c.opt)
+	body, n, err := EncodeHTTP(r, &c.opt)
 	if err != nil {
 		return nil, err
 	}
-	body := make([]byte, 0, len(head)+tail)
-	body = append(body, head...)
-	for i := range r.Inputs {
-		if tail > 0 {
-			body = append(body, r.Inputs[i].Data...)
-		}
-	}
-	headers := []string{"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head))}
+	headers := []string{"Content-Type", "application/octet-stream", HeaderLength, strconv.Itoa(n)}
 	if c.opt.JSONInputs {
 		headers = []string{"Content-Type", "application/json"}
 	}
@@ -265,12 +256,9 @@ func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := len(data)
-	if v := header.Get(headerLength); v != "" {
-		if n, err = strconv.Atoi(v); err != nil || n < 0 || n > len(data) {
-			return nil, fmt.Errorf("the response of model %q has %d bytes and the header length %q", r.Model,
-				len(data), v)
-		}
+	out, err := DecodeHTTP(r, data, header.Get(HeaderLength))
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %w", r.Model, err)
 	}
-	return decodeHTTP(data[:n], data[n:])
+	return out, nil
 }

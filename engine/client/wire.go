@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"nereid/engine/tensor"
 )
@@ -71,8 +73,16 @@ func (m *Memory) parameters() map[string]any {
 	return map[string]any{regionParameter: m.Region, offsetParameter: m.Offset, byteSizeParameter: m.ByteSize}
 }
 
-// memoryOf returns where an output with these parameters is in shared memory, nil if it is not.
-func memoryOf(p map[string]any) *Memory {
+// memoryOf returns where an output is in shared memory, nil if it is not. The request says it, or else the parameters of
+// the response, which not all servers send. r may be nil.
+func memoryOf(r *Request, output string, p map[string]any) *Memory {
+	if r != nil {
+		for _, o := range r.Outputs {
+			if o.Name == output && o.Memory != nil {
+				return o.Memory
+			}
+		}
+	}
 	region, ok := p[regionParameter].(string)
 	if !ok {
 		return nil
@@ -82,8 +92,11 @@ func memoryOf(p map[string]any) *Memory {
 	return &Memory{Region: region, Offset: offset, ByteSize: size}
 }
 
-// encodeHTTP returns the JSON part of a request and the number of bytes of tensors that follow it.
-func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
+// HeaderLength is the HTTP header that has the length of a body's JSON part if the bytes of tensors follow it.
+const HeaderLength = "Inference-Header-Content-Length"
+
+// EncodeHTTP returns the body of a request and the length of its JSON part, for callers that send it themselves.
+func EncodeHTTP(r *Request, o *HTTPOptions) (body []byte, jsonLength int, err error) {
 	p, err := r.parameters()
 	if err != nil {
 		return nil, 0, err
@@ -92,6 +105,7 @@ func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 	if len(r.Outputs) == 0 && !o.JSONOutputs {
 		p["binary_data_output"] = true
 	}
+	var binary [][]byte
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
 		t := jsonTensor{Name: in.Name, DataType: in.DataType.String(), Shape: in.Shape}
@@ -104,7 +118,7 @@ func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 			}
 		default:
 			t.Parameters = map[string]any{"binary_data_size": len(in.Data)}
-			tail += len(in.Data)
+			binary = append(binary, in.Data)
 		}
 		doc.Inputs = append(doc.Inputs, t)
 	}
@@ -118,24 +132,34 @@ func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 		}
 		doc.Outputs = append(doc.Outputs, t)
 	}
-	head, err = json.Marshal(doc)
-	return head, tail, err
+	head, err := json.Marshal(doc)
+	return slices.Concat(append([][]byte{head}, binary...)...), len(head), err
 }
 
-// decodeHTTP reads a response from its JSON part and the bytes of its tensors, which the response keeps.
-func decodeHTTP(head, tail []byte) (*Response, error) {
+// DecodeHTTP reads the body of the response to a request. The response keeps the body. jsonLength is the value of
+// HeaderLength; "" if the response has none.
+func DecodeHTTP(r *Request, body []byte, jsonLength string) (*Response, error) {
+	n := len(body)
+	if jsonLength != "" {
+		var err error
+		if n, err = strconv.Atoi(jsonLength); err != nil || n < 0 || n > len(body) {
+			return nil, fmt.Errorf("the response has %d bytes and the header length %q", len(body), jsonLength)
+		}
+	}
+	tail := body[n:]
 	var doc jsonResponse
-	dec := json.NewDecoder(bytes.NewReader(head))
+	dec := json.NewDecoder(bytes.NewReader(body[:n]))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
 		return nil, fmt.Errorf("the response's JSON: %w", err)
 	}
-	r := &Response{Model: doc.Model, Version: doc.Version, ID: doc.ID, Parameters: numbers(doc.Parameters), Final: true}
+	out := &Response{Model: doc.Model, Version: doc.Version, ID: doc.ID, Parameters: numbers(doc.Parameters),
+		Final: true}
 	for _, o := range doc.Outputs {
 		t := Tensor{Name: o.Name, DataType: tensor.ParseDataType(o.DataType), Shape: o.Shape}
 		p := numbers(o.Parameters)
 		n, binary := p["binary_data_size"].(int64)
-		switch t.Memory = memoryOf(p); {
+		switch t.Memory = memoryOf(r, t.Name, p); {
 		case t.Memory != nil:
 		case p["binary_data_size"] == nil && o.Data != nil:
 			var err error
@@ -148,12 +172,12 @@ func decodeHTTP(head, tail []byte) (*Response, error) {
 		default:
 			t.Data, tail = tail[:n:n], tail[n:]
 		}
-		r.Outputs = append(r.Outputs, t)
+		out.Outputs = append(out.Outputs, t)
 	}
 	if len(tail) > 0 {
 		return nil, fmt.Errorf("%d bytes are left over behind the outputs of the response", len(tail))
 	}
-	return r, nil
+	return out, nil
 }
 
 // numbers turns JSON numbers into int64, or into float64 if they are no integers.
