@@ -6,18 +6,13 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"nereid/app/perf"
@@ -61,7 +56,14 @@ type point struct {
 }
 
 func measure(ctx context.Context, o options) (p point, err error) {
-	in, err := parse(o.input)
+	name, shape, err := perf.ParseShape(o.input)
+	name, dtype, ok := strings.Cut(name, ":")
+	if err != nil || !ok {
+		return p, fmt.Errorf("input %q: want NAME:DTYPE:d,d,.. such as INPUT0:FP32:1,16", o.input)
+	}
+	model := perf.Model{Name: o.model,
+		Inputs: []perf.IO{{Name: name, DataType: tensor.ParseDataType(dtype), Shape: shape}}}
+	data, err := perf.Generate(&model, perf.InputOptions{})
 	if err != nil {
 		return p, err
 	}
@@ -81,47 +83,36 @@ func measure(ctx context.Context, o options) (p point, err error) {
 	if err := eng.Start(ctx); err != nil {
 		return p, err
 	}
-	if _, err := calls(ctx, eng, o, in, o.warm); err != nil {
+	callers := float64(o.callers)
+	load := perf.Options{Target: target{eng}, Model: model, Data: data,
+		Load:          perf.Load{Concurrency: &perf.Range{Start: callers, End: callers, Step: 1}},
+		WindowOptions: perf.WindowOptions{Window: o.warm, MaxTrials: 1}}
+	if _, err := perf.Run(ctx, load); err != nil {
 		return p, err
 	}
-	cpu, begin := proc.OwnCPU(), time.Now()
-	took, err := calls(ctx, eng, o, in, o.window)
-	if err != nil {
-		return p, err
+	cpu := proc.OwnCPU()
+	load.Window = o.window
+	load.Events.Window = func(_ float64, w *perf.Point) {
+		p = point{Rate: w.Rate(w.Requests), P50MS: w.Latency.Quantile(.5).Seconds() * 1e3,
+			ServerUS: (proc.OwnCPU() - cpu) * 1e6 / float64(w.Requests)}
 	}
-	n, seconds := float64(len(took)), time.Since(begin).Seconds()
-	slices.Sort(took)
-	return point{
-		Rate: n / seconds, P50MS: took[len(took)/2].Seconds() * 1e3, ServerUS: (proc.OwnCPU() - cpu) * 1e6 / n,
-	}, nil
+	_, err = perf.Run(ctx, load)
+	return p, err
 }
 
-// calls has each caller send one request after the other until the window is over. It returns the times of all
-// requests, at least one.
-func calls(ctx context.Context, eng *engine.Engine, o options, in tensor.Tensor, window time.Duration) ([]time.Duration,
-	error) {
-	var wg sync.WaitGroup
-	took, errs := make([][]time.Duration, o.callers), make([]error, o.callers)
-	end := time.Now().Add(window)
-	for i := range o.callers {
-		wg.Go(func() {
-			for errs[i] == nil && (len(took[i]) == 0 || time.Now().Before(end)) {
-				begin := time.Now()
-				errs[i] = call(ctx, eng, o.model, in)
-				took[i] = append(took[i], time.Since(begin))
-			}
-		})
-	}
-	wg.Wait()
-	return slices.Concat(took...), errors.Join(errs...)
-}
+// target calls a model through the Go API.
+type target struct{ eng *engine.Engine }
 
-func call(ctx context.Context, eng *engine.Engine, model string, in tensor.Tensor) error {
+// Infer implements perf.Target.
+func (t target) Infer(ctx context.Context, _ int, given *perf.Request, c *perf.Call) error {
 	r := infer.New()
 	defer r.Release()
-	r.ModelName = model
-	r.Inputs = append(r.Inputs, in)
-	if err := eng.Infer(ctx, r); err != nil {
+	r.ModelName = given.Model
+	for i := range given.Inputs {
+		in := &given.Inputs[i]
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: in.Name, DataType: in.DataType, Shape: in.Shape, Data: in.Data})
+	}
+	if err := t.eng.Infer(ctx, r); err != nil {
 		return err
 	}
 	resp, err := r.Next(ctx)
@@ -132,27 +123,10 @@ func call(ctx context.Context, eng *engine.Engine, model string, in tensor.Tenso
 	if resp.Err == nil && len(resp.Outputs) == 0 {
 		return errors.New("a response without outputs")
 	}
+	c.First = time.Now()
+	c.End, c.Responses = c.First, 1
 	return resp.Err
 }
 
-// parse reads NAME:FP32:d,d,.. and fills the tensor with values from -1 to 1.
-func parse(spec string) (t tensor.Tensor, err error) {
-	name, shape, err := perf.ParseShape(spec)
-	if err != nil {
-		return t, err
-	}
-	name, ok := strings.CutSuffix(name, ":FP32")
-	if !ok {
-		return t, fmt.Errorf("input %q: want NAME:FP32:d,d,.. such as INPUT0:FP32:1,16", spec)
-	}
-	t.Name, t.DataType, t.Shape = name, tensor.FP32, shape
-	n, err := tensor.Elements(t.Shape)
-	if err != nil {
-		return t, fmt.Errorf("input %q: %w", spec, err)
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range n {
-		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(2*rng.Float32()-1))
-	}
-	return t, nil
-}
+// Close implements perf.Target.
+func (target) Close() error { return nil }

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+
+	"nereid/engine/client"
 )
 
 const inferMethod = "/inference.GRPCInferenceService/ModelInfer"
@@ -66,6 +68,6 @@ func (s *grpcSender) exchange(ctx context.Context) ([]byte, error) {
 	return s.body, err
 }
 
-func (s *grpcSender) reply() (reply, error) { return parseGRPCReply(s.body) }
+func (s *grpcSender) decode(body []byte) (*client.Response, error) { return decodeGRPC(body) }
 
 func (s *grpcSender) close() {}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"nereid/engine/client"
 )
 
 const (
@@ -69,7 +71,7 @@ func (s *h2Sender) exchange(context.Context) ([]byte, error) {
 	return body, err
 }
 
-func (s *h2Sender) reply() (reply, error) { return parseGRPCReply(s.call.body[5:]) }
+func (s *h2Sender) decode(body []byte) (*client.Response, error) { return decodeGRPC(body) }
 
 func (s *h2Sender) close() {
 	if s.conn != nil {

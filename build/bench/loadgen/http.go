@@ -7,23 +7,30 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"nereid/engine/client"
 	"nereid/engine/system/socket"
 )
 
 // httpSender sends one prepared request over one keep-alive connection, which it opens when needed.
 type httpSender struct {
 	addr     string
-	request  []byte
+	asked    *client.Request
+	request  []byte // asked, encoded
 	deadline time.Time
 
 	conn     net.Conn
 	in       *bufio.Reader
 	response fasthttp.Response
+}
+
+func newHTTPSender(o *options, r *client.Request, deadline time.Time) (*httpSender, error) {
+	inJSON := o.proto == "json"
+	request, err := httpRequest(o.addr, r, &client.HTTPOptions{JSONInputs: inJSON, JSONOutputs: inJSON})
+	return &httpSender{addr: o.addr, asked: r, request: request, deadline: deadline}, err
 }
 
 // exchange sends the request and reads the whole response. Any error closes the connection.
@@ -56,15 +63,8 @@ func (s *httpSender) try() ([]byte, error) {
 	return body, nil
 }
 
-func (s *httpSender) reply() (reply, error) {
-	headerLen := 0
-	if text := s.response.Header.Peek("Inference-Header-Content-Length"); len(text) > 0 {
-		var err error
-		if headerLen, err = strconv.Atoi(string(text)); err != nil {
-			return reply{}, fmt.Errorf("bad header Inference-Header-Content-Length: %q", text)
-		}
-	}
-	return parseHTTPReply(s.response.Body(), headerLen)
+func (s *httpSender) decode(body []byte) (*client.Response, error) {
+	return client.DecodeHTTP(s.asked, body, string(s.response.Header.Peek(client.HeaderLength)))
 }
 
 func (s *httpSender) close() {

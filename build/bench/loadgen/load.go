@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"nereid/app/perf"
+	"nereid/engine/client"
 	"nereid/engine/device"
 	"nereid/engine/system/proc"
 )
@@ -17,8 +19,8 @@ import (
 type sender interface {
 	// exchange sends the request and returns the body of the whole response, which is valid until the next call.
 	exchange(ctx context.Context) ([]byte, error)
-	// reply parses the last response. Its bytes are valid until the next exchange.
-	reply() (reply, error)
+	// decode parses the last response, from its body or a copy of it. The response keeps the body.
+	decode(body []byte) (*client.Response, error)
 	close()
 }
 
@@ -57,14 +59,14 @@ type point struct {
 	Faults    []string `json:"faults,omitempty"` // the first few errors
 }
 
-// deadline is a moment after the end of the load, for requests that get no response.
-func (o *options) deadline() time.Time { return time.Now().Add(o.warm + o.window + time.Minute) }
+// longest is the length of the whole load, and some time for requests that get no response.
+func (o *options) longest() time.Duration { return o.warm + o.window + time.Minute }
 
 // worker is one client of the closed loop.
 type worker struct {
 	sender sender
-	in     []tensor
-	alone  reply
+	in     []client.Tensor
+	alone  *client.Response
 	length int // of every response; 0: may differ
 	check  checker
 	hist   perf.Histogram
@@ -83,7 +85,7 @@ func (w *worker) once(ctx context.Context) error {
 	if w.check == nil {
 		return nil
 	}
-	got, err := w.sender.reply()
+	got, err := w.sender.decode(body)
 	if err != nil {
 		return err
 	}
@@ -104,16 +106,14 @@ func (w *worker) learn(ctx context.Context, o *options) error {
 	if w.check == nil {
 		return nil
 	}
-	r, err := w.sender.reply()
-	if err != nil {
+	if w.alone, err = w.sender.decode(bytes.Clone(body)); err != nil {
 		return fmt.Errorf("the first response: %w", err)
 	}
-	w.alone = r.clone()
 	return w.check(w.in, w.alone, w.alone)
 }
 
 // newWorkers prepares the workers, each with its own request, and sends each request once.
-func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll func(), err error) {
+func newWorkers(ctx context.Context, o *options) (workers []*worker, closeAll func(), err error) {
 	check, err := newChecker(o.check)
 	if err != nil {
 		return nil, nil, err
@@ -130,12 +130,12 @@ func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll fun
 	}
 	for i := range o.clients {
 		w := &worker{check: check}
-		if w.in, err = parseTensors(o.tensors, uint64(i)); err == nil {
+		if w.in, err = o.inputs(); err == nil {
 			w.sender, err = create(i, w.in)
 		}
 		if err == nil {
 			workers = append(workers, w)
-			err = w.learn(ctx, &o)
+			err = w.learn(ctx, o)
 		}
 		if err != nil {
 			closeAll()
@@ -146,16 +146,17 @@ func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll fun
 }
 
 // newSender makes the sender of worker i.
-type newSender func(i int, in []tensor) (sender, error)
+type newSender func(i int, in []client.Tensor) (sender, error)
 
 // senders returns a function that makes the workers' senders. closeAll closes what the senders share.
-func senders(ctx context.Context, o options) (create newSender, closeAll func(), err error) {
+func senders(ctx context.Context, o *options) (create newSender, closeAll func(), err error) {
+	deadline := time.Now().Add(o.longest())
 	closeAll = func() {}
 	switch {
 	case o.outputs != "" && o.proto != "http":
 		return nil, nil, fmt.Errorf("-shm with -i %s: want -i http", o.proto)
 	case o.outputs != "":
-		in, err := parseTensors(o.tensors, 0)
+		in, err := o.inputs()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -163,17 +164,17 @@ func senders(ctx context.Context, o options) (create newSender, closeAll func(),
 		if err != nil {
 			return nil, nil, err
 		}
-		return func(i int, in []tensor) (sender, error) { return r.sender(i, o, in) }, r.close, nil
+		create = func(i int, in []client.Tensor) (sender, error) { return r.sender(i, o, in, deadline) }
+		return create, r.close, nil
 	case o.proto == "http" || o.proto == "json":
-		create = func(_ int, in []tensor) (sender, error) {
-			request, err := httpRequest(o.addr, o.model, in, o.proto == "http")
-			return &httpSender{addr: o.addr, request: request, deadline: o.deadline()}, err
+		create = func(_ int, in []client.Tensor) (sender, error) {
+			return newHTTPSender(o, &client.Request{Model: o.model, Inputs: in}, deadline)
 		}
 		return create, closeAll, nil
 	case o.proto == "grpc" && o.clients <= o.conns:
-		create = func(_ int, in []tensor) (sender, error) {
+		create = func(_ int, in []client.Tensor) (sender, error) {
 			request, err := grpcRequest(o.model, in)
-			return newH2Sender(o.addr, request, o.deadline()), err
+			return newH2Sender(o.addr, request, deadline), err
 		}
 		return create, closeAll, nil
 	case o.proto == "grpc" || o.proto == "grpc-go":
@@ -181,7 +182,7 @@ func senders(ctx context.Context, o options) (create newSender, closeAll func(),
 		if err != nil {
 			return nil, nil, err
 		}
-		create = func(i int, in []tensor) (sender, error) {
+		create = func(i int, in []client.Tensor) (sender, error) {
 			request, err := grpcRequest(o.model, in)
 			return &grpcSender{conn: conns[i%len(conns)], request: request}, err
 		}
@@ -243,8 +244,8 @@ func run(ctx context.Context, o options) (point, error) {
 	// A timer rather than a deadline, which every gRPC call would send to the server.
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer time.AfterFunc(o.warm+o.window+time.Minute, cancel).Stop()
-	workers, closeAll, err := newWorkers(calls, o)
+	defer time.AfterFunc(o.longest(), cancel).Stop()
+	workers, closeAll, err := newWorkers(calls, &o)
 	if err != nil {
 		return point{}, err
 	}

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,21 +25,34 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/client"
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/inferencepb"
 	"nereid/engine/system/proc"
 )
 
-func TestParseTensorsRefuses(t *testing.T) {
-	for _, spec := range []string{"", "X", "X:FP32", "X:FP32:0", "X:FP32:a", "X:FP16:1", "X:BYTES:1"} {
-		if _, err := parseTensors(spec, 1); err == nil {
-			t.Errorf("parseTensors(%q) = nil error", spec)
+func TestInputsRefuse(t *testing.T) {
+	for _, spec := range []string{"", "X", "X:FP32", "X:FP32:0", "X:FP32:a", "X:FLOAT:1"} {
+		o := options{tensors: spec}
+		if _, err := o.inputs(); err == nil {
+			t.Errorf("inputs of %q = nil error", spec)
+		}
+	}
+	for _, spec := range []string{"X:FP16:1"} {
+		o := options{tensors: spec, proto: "json"}
+		in, err := o.inputs()
+		if err == nil {
+			_, err = newHTTPSender(&o, &client.Request{Inputs: in}, time.Now())
+		}
+		if err == nil {
+			t.Errorf("%q in JSON = nil error", spec)
 		}
 	}
 }
 
 func TestGRPCRequestIsAModelInferRequest(t *testing.T) {
-	in, err := parseTensors("A:FP32:1,4;B:INT64:2", 7)
+	o := options{tensors: "A:FP32:1,4;B:INT64:2"}
+	in, err := o.inputs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +65,7 @@ func TestGRPCRequestIsAModelInferRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.GetModelName() != "net" || len(m.GetInputs()) != 2 || m.GetInputs()[0].GetDatatype() != "FP32" ||
-		fmt.Sprint(m.GetInputs()[0].GetShape()) != "[1 4]" || !bytes.Equal(m.GetRawInputContents()[1], in[1].raw) {
+		fmt.Sprint(m.GetInputs()[0].GetShape()) != "[1 4]" || !bytes.Equal(m.GetRawInputContents()[1], in[1].Data) {
 		t.Errorf("grpcRequest encodes %v", &m)
 	}
 }
@@ -306,6 +319,10 @@ func (e *grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferReques
 	error) {
 	answer := &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1",
 		RawOutputContents: r.GetRawInputContents()}
+	for _, in := range r.GetInputs() {
+		answer.Outputs = append(answer.Outputs, &inferencepb.ModelInferResponse_InferOutputTensor{
+			Name: in.GetName(), Datatype: in.GetDatatype(), Shape: in.GetShape()})
+	}
 	if e.change != nil {
 		if err := e.change(e.n.Add(1), answer); err != nil {
 			return nil, err
@@ -315,13 +332,31 @@ func (e *grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferReques
 }
 
 func TestCheckVersion(t *testing.T) {
-	in := []tensor{{name: "X", dtype: "FP32", raw: []byte{0, 0, 0x80, 0x3f}}} // 1.0
-	three := binary.LittleEndian.AppendUint32(nil, 0x40400000)                // 3.0
-	if err := checkVersion(in, reply{}, reply{version: "2", outputs: [][]byte{three}}); err != nil {
+	in := []client.Tensor{client.Of("X", []float32{1})}
+	three := []client.Tensor{client.Of("Y", []float32{3})}
+	if err := checkVersion(in, nil, &client.Response{Version: "2", Outputs: three}); err != nil {
 		t.Errorf("1 + 2 = 3 by version 2: %v", err)
 	}
-	if err := checkVersion(in, reply{}, reply{version: "3", outputs: [][]byte{three}}); err == nil {
+	if err := checkVersion(in, nil, &client.Response{Version: "3", Outputs: three}); err == nil {
 		t.Error("3 by version 3 passes; want 4")
+	}
+}
+
+func TestCheckSameAllowsRounding(t *testing.T) {
+	alone := &client.Response{Outputs: []client.Tensor{client.Of("Y", []float32{3, -100})}}
+	for _, tt := range []struct {
+		values []float32
+		ok     bool
+	}{
+		{[]float32{3.0001, -100.005}, true},
+		{[]float32{3.001, -100}, false},
+		{[]float32{float32(math.NaN()), -100}, false},
+		{[]float32{3}, false},
+	} {
+		got := &client.Response{Outputs: []client.Tensor{client.Of("Y", tt.values)}}
+		if err := checkSame(nil, alone, got); (err == nil) != tt.ok {
+			t.Errorf("%v against 3, -100: %v", tt.values, err)
+		}
 	}
 }
 

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +59,7 @@ func (r *sharedRegion) close() {
 
 // sharedSender sends a request whose tensors lie in a region. The outputs are read from there.
 type sharedSender struct {
-	httpSender
+	*httpSender
 	outputs [][]byte
 	check   bool // the outputs are read: clear them first, so that old ones are not taken for new ones
 }
@@ -73,42 +73,44 @@ func (s *sharedSender) exchange(ctx context.Context) ([]byte, error) {
 	return s.httpSender.exchange(ctx)
 }
 
-func (s *sharedSender) reply() (reply, error) {
-	var head struct {
-		Version string `json:"model_version"`
+func (s *sharedSender) decode(body []byte) (*client.Response, error) {
+	r, err := s.httpSender.decode(body)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(s.response.Body(), &head); err != nil {
-		return reply{}, fmt.Errorf("the response is not JSON: %w", err)
+	for i := range min(len(r.Outputs), len(s.outputs)) {
+		r.Outputs[i].Data = s.outputs[i]
 	}
-	return reply{head.Version, s.outputs}, nil
+	return r, nil
 }
 
 // sender returns the sender of worker i, with its inputs written.
-func (r *sharedRegion) sender(i int, o options, in []tensor) (*sharedSender, error) {
+func (r *sharedRegion) sender(i int, o *options, in []client.Tensor, deadline time.Time) (*sharedSender, error) {
 	names := strings.Split(o.outputs, ";")
 	if len(names) != len(in) {
 		return nil, fmt.Errorf("-shm names %d outputs for %d inputs", len(names), len(in))
 	}
-	s := &sharedSender{httpSender: httpSender{addr: o.addr, deadline: o.deadline()}, check: o.check != "none"}
 	at := i * 2 * sizeOf(in)
-	place := func(n int) map[string]any {
-		p := map[string]any{
-			"shared_memory_region": r.name, "shared_memory_offset": at, "shared_memory_byte_size": n,
-		}
+	place := func(n int) (*client.Memory, []byte) {
+		m := &client.Memory{Region: r.name, Offset: int64(at), ByteSize: int64(n)}
 		at += n
-		return p
+		return m, r.mem[at-n : at]
 	}
-	var body inferRequest
+	request := &client.Request{Model: o.model}
 	for _, t := range in {
-		copy(r.mem[at:], t.raw)
-		body.Inputs = append(body.Inputs, inferTensor{Name: t.name, Shape: t.shape, Datatype: t.dtype,
-			Parameters: place(len(t.raw))})
+		data := t.Data
+		var mem []byte
+		t.Memory, mem = place(len(data))
+		copy(mem, data)
+		request.Inputs = append(request.Inputs, t)
 	}
+	s := &sharedSender{check: o.check != "none"}
 	for j, t := range in {
-		s.outputs = append(s.outputs, r.mem[at:at+len(t.raw)])
-		body.Outputs = append(body.Outputs, inferTensor{Name: names[j], Parameters: place(len(t.raw))})
+		memory, mem := place(len(t.Data))
+		s.outputs = append(s.outputs, mem)
+		request.Outputs = append(request.Outputs, client.Output{Name: names[j], Memory: memory})
 	}
 	var err error
-	s.request, err = post(o.addr, o.model, body, nil)
+	s.httpSender, err = newHTTPSender(o, request, deadline)
 	return s, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,207 +10,121 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-
+	"nereid/engine/client"
 	"nereid/engine/system/proc"
 )
 
-// idleExperiment opens many connections to a server of ours and leaves them idle.
-type idleExperiment struct{ points []idlePoint }
-
-// idlePoint is what idle connections cost our server.
-type idlePoint struct {
-	proto       string
-	connections int
-	bytesEach   int64
-	old, fresh  latency // of a request on one of them, and on a new one beside them
-}
-
-type latency struct{ median, most time.Duration }
+var (
+	idleMemory = figure{"server memory each, KB", "%.1f"}
+	idleMedian = figure{"request, median ms", "%.2f"}
+	idleMost   = figure{"request, at most ms", "%.2f"}
+)
 
 const (
 	// idleSettle is how long a server may take to free what it needed for the requests.
 	idleSettle = 8 * time.Second
+	// idleAsked is the number of requests that are sent one after the other.
+	idleAsked  = 101
 	idleHealth = "GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 )
 
-func (e *idleExperiment) cases() []string { return []string{"idle"} }
-
-func (e *idleExperiment) run(ctx context.Context, o *options) error {
-	for _, c := range []struct {
-		proto string
-		n     int
-		open  func(net.Conn) error // prepares a connection
-		ask   func(net.Conn) error // sends a request over it and waits for the response
-	}{{"http", 10_000, askHealth, askHealth}, {"grpc", 1_000, greetGRPC, askLive}} {
-		p, err := measureIdle(ctx, o, c.proto, c.n, c.open, c.ask)
-		if err != nil {
-			return fmt.Errorf("idle %s connections: %w", c.proto, err)
-		}
-		e.points = append(e.points, p)
-	}
-	return nil
+// connection is one connection to a server. Its first request may open it.
+type connection interface {
+	Live(ctx context.Context) (bool, error)
+	Close() error
 }
 
-func measureIdle(ctx context.Context, o *options, proto string, n int, open, ask func(net.Conn) error) (point idlePoint,
-	err error) {
-	s, err := nereid(o.binary, o.work).start(ctx, filepath.Join(o.work, "empty"))
+// runIdle opens many connections to a server of ours, sends a request over each, and leaves them idle.
+func (b *bench) runIdle(ctx context.Context) error {
+	http := func(addr string) (connection, error) {
+		c, err := net.Dial("tcp", addr)
+		return httpConnection{c}, err
+	}
+	grpc := func(addr string) (connection, error) { return client.NewGRPC(addr, client.GRPCOptions{}) }
+	return errors.Join(b.measureIdle(ctx, "http", 10_000, http), b.measureIdle(ctx, "grpc", 1_000, grpc))
+}
+
+func (b *bench) measureIdle(ctx context.Context, proto string, n int, dial func(string) (connection, error)) error {
+	s, err := nereid(b.binary, b.work).start(ctx, filepath.Join(b.work, "empty"))
 	if err != nil {
-		return point, err
+		return err
 	}
 	defer s.stop()
 	settle(ctx, time.Second)
 	before, err := proc.Tree(s.cmd.Process.Pid)
 	if err != nil {
-		return point, err
+		return err
 	}
-	var conns []net.Conn
+	var conns []connection
 	defer func() {
 		for _, c := range conns {
 			_ = c.Close() // the measurement is over
 		}
 	}()
-	connect := func() (net.Conn, error) {
-		c, err := net.Dial("tcp", s.addr(proto))
+	open := func() error {
+		c, err := dial(s.addr(proto))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		conns = append(conns, c)
-		return c, open(c)
+		_, err = c.Live(ctx)
+		return err
 	}
 	for range n {
-		if _, err := connect(); err != nil {
-			return point, err
+		if err := open(); err != nil {
+			return fmt.Errorf("%s connection %d: %w", proto, len(conns), err)
 		}
 	}
 	settle(ctx, idleSettle)
 	after, err := proc.Tree(s.cmd.Process.Pid)
 	if err != nil {
-		return point, err
+		return err
 	}
-	bytesEach := int64((after.RSSMB - before.RSSMB) * 1e6 / float64(n))
-	point = idlePoint{proto: proto, connections: n, bytesEach: bytesEach}
-	if point.old, err = timed(func(i int) error { return ask(conns[i*(n/idleAsked)]) }); err != nil {
-		return point, err
-	}
-	point.fresh, err = timed(func(int) error {
-		c, err := connect()
-		if err != nil || proto == "http" { // whose open is a request
-			return err
-		}
-		return ask(c)
+	name := fmt.Sprintf("idle-%s, %d connections", proto, n)
+	b.results.add(name, 0, value{idleMemory, (after.RSSMB - before.RSSMB) * 1e3 / float64(n)})
+	old, err := timed(func(i int) error {
+		_, err := conns[i*(n/idleAsked)].Live(ctx)
+		return err
 	})
-	return point, errors.Join(err, ctx.Err())
+	if err != nil {
+		return err
+	}
+	b.results.add(name, 0, old...)
+	fresh, err := timed(func(int) error { return open() })
+	b.results.add(name+", a request on a new one", 0, fresh...)
+	return errors.Join(err, ctx.Err())
 }
 
-// idleAsked is the number of requests that are sent one after the other.
-const idleAsked = 101
-
-func timed(request func(i int) error) (latency, error) {
+// timed sends requests one after the other.
+func timed(request func(i int) error) ([]value, error) {
 	took := make([]time.Duration, idleAsked)
 	for i := range took {
 		begin := time.Now()
 		if err := request(i); err != nil {
-			return latency{}, err
+			return nil, err
 		}
 		took[i] = time.Since(begin)
 	}
 	slices.Sort(took)
-	return latency{took[len(took)/2], took[len(took)-1]}, nil
+	return []value{{idleMedian, milliseconds(took[len(took)/2])}, {idleMost, milliseconds(took[len(took)-1])}}, nil
 }
 
-func askHealth(c net.Conn) error {
+// httpConnection is an HTTP/1.1 connection that needs little memory here.
+type httpConnection struct{ net.Conn }
+
+// Live asks whether the server is ready.
+func (c httpConnection) Live(context.Context) (bool, error) {
 	if _, err := io.WriteString(c, idleHealth); err != nil {
-		return err
+		return false, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return errors.New("status " + resp.Status)
+		return false, errors.New("status " + resp.Status)
 	}
-	return resp.Body.Close()
-}
-
-// greetGRPC sends the connection preface and waits for the server's.
-func greetGRPC(c net.Conn) error {
-	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-		return err
-	}
-	f := http2.NewFramer(c, c)
-	if err := f.WriteSettings(); err != nil {
-		return err
-	}
-	_, err := f.ReadFrame()
-	return err
-}
-
-// askLive asks whether the server is live: the connection's first call.
-func askLive(c net.Conn) error {
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", "/inference.GRPCInferenceService/ServerLive"},
-		{":authority", "127.0.0.1"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
-		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
-			return err
-		}
-	}
-	f := http2.NewFramer(c, c)
-	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	head := http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}
-	if err := f.WriteHeaders(head); err != nil {
-		return err
-	}
-	if err := f.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message
-		return err
-	}
-	for {
-		frame, err := f.ReadFrame()
-		if err != nil {
-			return err
-		}
-		if h, ok := frame.(*http2.MetaHeadersFrame); ok && h.StreamEnded() {
-			for _, field := range h.Fields {
-				if field.Name == "grpc-status" && field.Value != "0" {
-					return errors.New("gRPC status " + field.Value)
-				}
-			}
-			return nil
-		}
-	}
-}
-
-func (e *idleExperiment) table() string {
-	if len(e.points) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nIdle connections, each after one request (HTTP) or its greeting (gRPC):\n\n" +
-		"| protocol | connections | memory each, bytes | a request on one, median ms | at most | " +
-		"on a new one, median ms | at most |\n|---|---|---|---|---|---|---|\n")
-	for _, p := range e.points {
-		fmt.Fprintf(&b, "| %s | %d | %d | %.2f | %.2f | %.2f | %.2f |\n", p.proto, p.connections, p.bytesEach,
-			milliseconds(p.old.median), milliseconds(p.old.most), milliseconds(p.fresh.median),
-			milliseconds(p.fresh.most))
-	}
-	return b.String()
-}
-
-func (e *idleExperiment) bars() (list []bar) {
-	for _, p := range e.points {
-		if p.proto == "http" {
-			list = append(list,
-				atMost(10, "KB", float64(p.bytesEach)/1000, "%d idle HTTP connections, memory each", p.connections),
-				atMost(50, "ms", milliseconds(p.old.most), "a request on one of them, at most"),
-				atMost(50, "ms", milliseconds(p.fresh.most), "a request on a new connection beside them, at most"))
-		}
-	}
-	return list
+	return true, resp.Body.Close()
 }

@@ -8,39 +8,58 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.only, "only", "",
+	var b bench
+	flag.StringVar(&b.only, "only", "",
 		"cases to run, separated by commas, each a name or its beginning; empty: all")
-	flag.IntVar(&o.repeat, "repeat", 5, "interleaved pairs per case; medians are reported")
-	flag.Float64Var(&o.seconds, "seconds", 4, "measured window of one load")
-	flag.StringVar(&o.clients, "clients", "", "numbers of clients instead of each case's own")
-	flag.StringVar(&o.report, "report", "", "folder for bench-DATE.md; empty: print only")
-	flag.StringVar(&o.work, "work", ".cache/bench", "folder for the reference and the repositories")
-	flag.StringVar(&o.binary, "nereid", "build/bin/nereid", "our server")
-	flag.StringVar(&o.loadgen, "loadgen", "build/bin/loadgen", "the load generator")
-	flag.StringVar(&o.embedded, "embedded", "build/bin/embedded", "the program that calls models in its own process")
-	flag.StringVar(&o.mlp, "mlp", "models-sample/mlp/1/model.onnx", "the 784-512-512-10 network")
-	flag.BoolVar(&o.alone, "alone", false, "measure ours only, without the reference")
+	flag.IntVar(&b.repeat, "repeat", 5, "interleaved pairs per case; medians are reported")
+	flag.Float64Var(&b.seconds, "seconds", 4, "measured window of one load")
+	flag.Func("clients", "numbers of clients instead of each case's own", b.setClients)
+	flag.StringVar(&b.report, "report", "", "folder for bench-DATE.md; empty: print only")
+	flag.StringVar(&b.work, "work", ".cache/bench", "folder for the reference and the repositories")
+	flag.StringVar(&b.binary, "nereid", "build/bin/nereid", "our server")
+	flag.StringVar(&b.loadgen, "loadgen", "build/bin/loadgen", "the load generator")
+	flag.StringVar(&b.embedded, "embedded", "build/bin/embedded", "the program that calls models in its own process")
+	flag.StringVar(&b.mlp, "mlp", "models-sample/mlp/1/model.onnx", "the 784-512-512-10 network")
+	flag.BoolVar(&b.alone, "alone", false, "measure ours only, without the reference")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, &o); err != nil {
+	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 type options struct {
-	only, clients, report, work, binary, loadgen, embedded, mlp string
-	repeat                                                      int
-	seconds                                                     float64
-	alone                                                       bool
+	only, report, work, binary, loadgen, embedded, mlp string
+	clients                                            []int
+	repeat                                             int
+	seconds                                            float64
+	alone                                              bool
+}
+
+// bench is a run with what was measured so far.
+type bench struct {
+	options
+	results results
+}
+
+func (o *options) setClients(list string) error {
+	for f := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(f)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is not a positive integer", f)
+		}
+		o.clients = append(o.clients, n)
+	}
+	return nil
 }
 
 // wants reports whether the case of that name was asked for.
@@ -54,55 +73,55 @@ func (o *options) wants(name string) bool {
 }
 
 // experiment is a group of cases that are set up together.
-type experiment interface {
-	// cases are the names that -only may select.
-	cases() []string
-	run(ctx context.Context, o *options) error
-	// table is the Markdown of what was measured; "" for nothing.
-	table() string
-	bars() []bar
+type experiment struct {
+	cases []string // the beginnings of their names
+	run   func(context.Context) error
 }
 
 // experiments returns all experiments in the report's order.
-func experiments() []experiment {
-	loads := new(loadExperiment)
+func (b *bench) experiments() []experiment {
 	return []experiment{
-		loads, new(startExperiment), new(historyExperiment), new(echoExperiment), new(idleExperiment),
-		new(instanceExperiment), new(convExperiment), &pythonExperiment{loads: loads}, new(recoveryExperiment),
+		{namesOf(loads()), b.runLoads},
+		{[]string{"start"}, b.runStart},
+		{[]string{"history"}, b.runHistory},
+		{[]string{"echo-http", "echo-grpc", "echo-grpc-go"}, b.runEcho},
+		{[]string{"idle"}, b.runIdle},
+		{[]string{"instances"}, b.runInstances},
+		{[]string{"conv"}, b.runConv},
+		{append(namesOf(pythonLoads()), blsPython, pythonStart), b.runPython},
+		{[]string{"recovery"}, b.runRecovery},
 	}
 }
 
-func bench(ctx context.Context, o *options) error {
+func (b *bench) run(ctx context.Context) error {
 	var err error
-	if o.work, err = filepath.Abs(o.work); err != nil {
+	if b.work, err = filepath.Abs(b.work); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(o.work, "empty"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(b.work, "empty"), 0o755); err != nil {
 		return err
 	}
-	started, all, ran := time.Now(), experiments(), false
-	head := reportHead(started, o)
-	for _, e := range all {
-		if !slices.ContainsFunc(e.cases(), o.wants) {
-			continue
-		}
-		ran = true
-		if err := e.run(ctx, o); err != nil {
-			return fmt.Errorf("%s: %w", e.cases()[0], err)
+	started := time.Now()
+	head := reportHead(started, &b.options)
+	for _, e := range b.experiments() {
+		if slices.ContainsFunc(e.cases, b.wants) {
+			if err := e.run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", e.cases[0], err)
+			}
 		}
 	}
-	if !ran {
-		return fmt.Errorf("no case matches -only %s", o.only)
+	if len(b.results) == 0 {
+		return fmt.Errorf("no case matches -only %s", b.only)
 	}
-	text := head + tables(all)
+	text := head + b.results.report()
 	fmt.Print(text)
-	if o.report == "" {
+	if b.report == "" {
 		return nil
 	}
-	if err := os.MkdirAll(o.report, 0o755); err != nil {
+	if err := os.MkdirAll(b.report, 0o755); err != nil {
 		return err
 	}
-	path := filepath.Join(o.report, "bench-"+started.Format("2006-01-02")+".md")
+	path := filepath.Join(b.report, "bench-"+started.Format("2006-01-02")+".md")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
@@ -110,16 +129,34 @@ func bench(ctx context.Context, o *options) error {
 	return nil
 }
 
-// inTurn calls measure once per round for each side, and begins with another side each round.
-func inTurn(rounds, sides int, measure func(side int) error) error {
+// side measures one side of a case once.
+type side func(ctx context.Context) ([]value, error)
+
+// contest is a case whose sides are measured in turn. Side 0 is ours; -alone may leave the other one out.
+type contest struct {
+	name  string
+	sides []side
+	pairs int // in each round; 0 is 1
+}
+
+// compare measures those cases that are wanted, and begins each time with another side.
+func (b *bench) compare(ctx context.Context, rounds int, cases ...contest) error {
+	cases = slices.DeleteFunc(cases, func(c contest) bool { return !b.wants(c.name) })
 	for round := range rounds {
-		for turn := range sides {
-			if err := measure((turn + round) % sides); err != nil {
-				return fmt.Errorf("side %d: %w", (turn+round)%sides, err)
+		for _, c := range cases {
+			for turn := range max(1, c.pairs) * len(c.sides) {
+				pair := turn / len(c.sides)
+				side := (turn + pair + round) % len(c.sides)
+				got, err := c.sides[side](ctx)
+				if err != nil {
+					return fmt.Errorf("%s, side %d: %w", c.name, side, err)
+				}
+				b.results.add(c.name, side, got...)
 			}
 		}
+		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, rounds)
 	}
-	return nil
+	return ctx.Err()
 }
 
 // settle waits, so that a server comes to rest.

@@ -56,7 +56,7 @@ output { name: "output" data_type: TYPE_FP32 dims: 10 }
 `
 
 // ourRepository writes the models that ours serves for the loads and returns their folder.
-func ourRepository(o *options) (string, error) {
+func (o *options) ourRepository() (string, error) {
 	const config = `backend: "identity"
 max_batch_size: 64
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,13 +20,14 @@ import (
 // pythonLoads are the loads on Python models. Both servers run the same files with the same Python.
 func pythonLoads() []load {
 	all, some, few := []int{1, 16, 64}, []int{1, 4, 16}, []int{1, 4}
+	both := func(model string) [2]string { return [2]string{model, model} }
 	return []load{
-		{"python-http", "http", identityInput, "identity_py", "identity_py", "identity", all},
-		{"python-grpc", "grpc", identityInput, "identity_py", "identity_py", "identity", all},
-		{"python-batch-http", "http", identityInput, "identity_batch", "identity_batch", "identity", []int{64}},
-		{"python-1mb-shm", "shm", bigTensor, "big_py", "big_py", "identity", some},
-		{"python-1mb-shm-add", "shm", bigTensor, "add_py", "add_py", "version", some},
-		{"python-1mb-http", "http", bigTensor, "big_py", "big_py", "identity", few},
+		{"python-http", "http", identityInput, both("identity_py"), "identity", all},
+		{"python-grpc", "grpc", identityInput, both("identity_py"), "identity", all},
+		{"python-batch-http", "http", identityInput, both("identity_batch"), "identity", []int{64}},
+		{"python-1mb-shm", "shm", bigInput, both("big_py"), "identity", some},
+		{"python-1mb-shm-add", "shm", bigInput, both("add_py"), "version", some},
+		{"python-1mb-http", "http", bigInput, both("big_py"), "identity", few},
 	}
 }
 
@@ -105,28 +108,30 @@ func pythonRepository(root string, ours bool) error {
 	return writeRepository(root, models...)
 }
 
-// pythonExperiment measures Python models, the two servers in turn. Side 0 is ours, side 1 the reference.
-type pythonExperiment struct {
-	loads    *loadExperiment // whose table has the loads
-	bls      [2][]float64    // µs per call of identity_py
-	builtin  []float64       // µs per call of our identity
-	load     [2][]float64    // s from the load request to its response
-	unload   [2][]float64    // s from the unload request until the model's process is gone
-	imported []float64       // s that python3 takes to import numpy
-}
+// The cases of Python models besides the loads.
+const (
+	blsPython   = "python-bls of a Python model"
+	blsBuiltin  = "python-bls of the builtin identity"
+	pythonStart = "python-start"
+	numpyImport = "python-start: import of numpy alone"
+)
 
-func (e *pythonExperiment) cases() []string {
-	return append(namesOf(pythonLoads()), "python-bls", "python-start")
-}
+var (
+	blsCall   = figure{"a call, µs", "%.1f"}
+	startTime = figure{"from the load request to its response, s", "%.3f"}
+	stopTime  = figure{"from the unload request to the exit of the process, s", "%.3f"}
+	seconds   = figure{"s", "%.3f"}
+)
 
-func (e *pythonExperiment) run(ctx context.Context, o *options) error {
-	root := filepath.Join(o.work, "python")
-	p := nereid(o.binary, root)
+// runPython measures Python models on both servers.
+func (b *bench) runPython(ctx context.Context) error {
+	root := filepath.Join(b.work, "python")
+	p := nereid(b.binary, root)
 	// The reference's Python: same version of numpy.
-	p.env = append(p.env, "PATH="+filepath.Join(o.work, "venv", "bin")+":"+os.Getenv("PATH"))
+	p.env = append(p.env, "PATH="+filepath.Join(b.work, "venv", "bin")+":"+os.Getenv("PATH"))
 	programs := []*program{p}
-	if !o.alone {
-		r, err := reference(ctx, o.work, "")
+	if !b.alone {
+		r, err := reference(ctx, b.work, "")
 		if err != nil {
 			return err
 		}
@@ -138,45 +143,39 @@ func (e *pythonExperiment) run(ctx context.Context, o *options) error {
 			return err
 		}
 	}
-	if err := e.runLoads(ctx, o, programs, folders); err != nil {
-		return err
+	if slices.ContainsFunc(append(namesOf(pythonLoads()), blsPython), b.wants) {
+		if err := b.comparePython(ctx, programs, folders); err != nil {
+			return err
+		}
 	}
-	if o.wants("python-start") {
-		return e.runStarts(ctx, o, programs, folders)
+	if b.wants(pythonStart) {
+		return b.comparePythonStarts(ctx, programs, folders)
 	}
 	return nil
 }
 
-func (e *pythonExperiment) runLoads(ctx context.Context, o *options, programs []*program, folders []string) error {
-	wanted := o.wanted(pythonLoads())
-	if len(wanted) == 0 && !o.wants("python-bls") {
-		return nil
-	}
+// comparePython measures the loads, and calls between models.
+func (b *bench) comparePython(ctx context.Context, programs []*program, folders []string) error {
 	servers, err := startAll(ctx, programs, folders)
 	if err != nil {
 		return err
 	}
 	defer stopAll(servers)
-	if err := e.loads.measure(ctx, o, wanted, servers); err != nil || !o.wants("python-bls") {
+	if err := b.compareLoads(ctx, pythonLoads(), servers); err != nil {
 		return err
 	}
-	return inTurn(o.repeat, len(servers), func(side int) error {
-		us, err := blsCall(ctx, servers[side], "bls_py")
-		if err != nil {
-			return err
+	calls := func(s *server, model string) side {
+		return func(ctx context.Context) ([]value, error) {
+			us, err := ask[float64](ctx, s, model, client.Of("CALLS", []int32{blsCalls}))
+			return []value{{blsCall, us}}, err
 		}
-		e.bls[side] = append(e.bls[side], us)
-		if side == 0 {
-			us, err = blsCall(ctx, servers[side], "bls_identity")
-			e.builtin = append(e.builtin, us)
-		}
-		return err
-	})
-}
-
-// blsCall returns what one call of another model costs, in µs.
-func blsCall(ctx context.Context, s *server, model string) (float64, error) {
-	return ask[float64](ctx, s, model, client.Of("CALLS", []int32{blsCalls}))
+	}
+	c := contest{name: blsPython}
+	for _, s := range servers {
+		c.sides = append(c.sides, calls(s, "bls_py"))
+	}
+	return b.compare(ctx, b.repeat, c,
+		contest{name: blsBuiltin, sides: []side{calls(servers[0], "bls_identity")}})
 }
 
 // ask sends a request of one input and returns the first element of the response's first output.
@@ -202,8 +201,8 @@ func ask[T client.Element](ctx context.Context, s *server, model string, in clie
 	return values[0], nil
 }
 
-// runStarts loads and unloads a Python model on servers in explicit mode.
-func (e *pythonExperiment) runStarts(ctx context.Context, o *options, programs []*program, folders []string) error {
+// comparePythonStarts loads and unloads a Python model on servers in explicit mode.
+func (b *bench) comparePythonStarts(ctx context.Context, programs []*program, folders []string) error {
 	explicit := make([]*program, len(programs))
 	for side, p := range programs {
 		changed := *p
@@ -215,97 +214,55 @@ func (e *pythonExperiment) runStarts(ctx context.Context, o *options, programs [
 		return err
 	}
 	defer stopAll(servers)
-	idle := make([]int, len(servers)) // processes without the model; the first round warms up and counts them
-	for round := range o.repeat + 1 {
-		for turn := range servers {
-			side := (turn + round) % len(servers)
-			load, unload, err := loadCycle(ctx, servers[side], &idle[side])
-			if err != nil {
-				return fmt.Errorf("%s: %w", programs[side].name, err)
-			}
-			if round > 0 {
-				e.load[side] = append(e.load[side], load)
-				e.unload[side] = append(e.unload[side], unload)
-			}
+	c := contest{name: pythonStart}
+	for _, s := range servers {
+		if _, err := loadCycle(ctx, s, math.MaxInt); err != nil { // warms up
+			return err
 		}
-		began := time.Now()
-		cmd := exec.CommandContext(ctx, filepath.Join(o.work, "venv", "bin", "python3"), "-c", "import numpy")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("import numpy: %w: %s", err, bytes.TrimSpace(out))
+		settle(ctx, 6*time.Second)
+		idle, err := proc.Tree(s.cmd.Process.Pid)
+		if err != nil {
+			return err
 		}
-		e.imported = append(e.imported, time.Since(began).Seconds())
+		c.sides = append(c.sides, func(ctx context.Context) ([]value, error) {
+			return loadCycle(ctx, s, len(idle.Processes))
+		})
 	}
-	return nil
+	numpy := func(ctx context.Context) ([]value, error) {
+		began := time.Now()
+		cmd := exec.CommandContext(ctx, filepath.Join(b.work, "venv", "bin", "python3"), "-c", "import numpy")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+		}
+		return []value{{seconds, time.Since(began).Seconds()}}, nil
+	}
+	return b.compare(ctx, b.repeat, c, contest{name: numpyImport, sides: []side{numpy}})
 }
 
-// loadCycle loads and unloads identity_py, and returns the seconds of each. idle is the number of the server's
-// processes without it; if it is 0, loadCycle finds it out.
-func loadCycle(ctx context.Context, s *server, idle *int) (load, unload float64, err error) {
+// loadCycle loads and unloads identity_py, and waits until the server has no more processes than idle.
+func loadCycle(ctx context.Context, s *server, idle int) ([]value, error) {
 	c, err := s.client()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	began := time.Now()
 	if err := c.Load(ctx, "identity_py", client.LoadOptions{}); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	load = time.Since(began).Seconds()
+	load := time.Since(began).Seconds()
 	began = time.Now()
 	if err := c.Unload(ctx, "identity_py"); err != nil {
-		return 0, 0, err
-	}
-	if *idle == 0 {
-		settle(ctx, 6*time.Second)
-		u, err := proc.Tree(s.cmd.Process.Pid)
-		*idle = len(u.Processes)
-		return 0, 0, err
+		return nil, err
 	}
 	for time.Since(began) < time.Minute {
 		u, err := proc.Tree(s.cmd.Process.Pid)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
-		if len(u.Processes) <= *idle {
-			return load, time.Since(began).Seconds(), nil
+		if len(u.Processes) <= idle {
+			return []value{{startTime, load}, {stopTime, time.Since(began).Seconds()}}, nil
 		}
 		settle(ctx, 2*time.Millisecond)
 	}
-	return 0, 0, errors.New("the model's process still runs a minute after its unload")
-}
-
-func (e *pythonExperiment) bars() []bar {
-	var list []bar
-	if len(e.builtin) > 0 {
-		list = append(list, atMost(60, "µs", median(e.builtin).median, "BLS, a call of the builtin identity"))
-	}
-	if len(e.load[0]) > 0 {
-		limit := 0.3 + median(e.imported).median
-		list = append(list,
-			atMost(limit, "s (0.3 and the import of numpy)", median(e.load[0]).median, "start of a Python model"),
-			atMost(0.2, "s", median(e.unload[0]).median, "stop of a Python model"))
-	}
-	return list
-}
-
-func (e *pythonExperiment) table() string {
-	var b strings.Builder
-	line := func(what, format string, ours, theirs []float64) {
-		if len(ours) == 0 {
-			return
-		}
-		other := "–"
-		if len(theirs) > 0 {
-			other = median(theirs).text(format)
-		}
-		if b.Len() == 0 {
-			b.WriteString("\nPython models:\n\n| | ours | reference |\n|---|---|---|\n")
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", what, median(ours).text(format), other)
-	}
-	line("BLS, a call of a Python model, µs", "%.1f", e.bls[0], e.bls[1])
-	line("BLS, a call of the builtin identity, µs", "%.1f", e.builtin, nil)
-	line("start, s", "%.3f", e.load[0], e.load[1])
-	line("stop, s", "%.3f", e.unload[0], e.unload[1])
-	line("import of numpy alone, s", "%.3f", e.imported, e.imported)
-	return b.String()
+	return nil, errors.New("the model's process still runs a minute after its unload")
 }

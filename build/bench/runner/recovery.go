@@ -70,16 +70,15 @@ var deaths = []struct {
 	{"an endless loop, after its limit", "endless", 5, endlessLimit},
 }
 
-// recoveryExperiment ends processes of models, and servers, on purpose. The times are in seconds.
-type recoveryExperiment struct {
-	failed, back [][]float64 // by deaths: until the request fails, and from then until the model answers again
-	killed       []float64   // from kill -9 of the server until its models' processes are gone
-}
+var (
+	failsAfter = figure{"the request fails after, s", "%.3f"}
+	backAfter  = figure{"the model answers again after that, s", "%.3f"}
+	goneAfter  = figure{"its models' processes are gone after, s", "%.3f"}
+)
 
-func (e *recoveryExperiment) cases() []string { return []string{"recovery"} }
-
-func (e *recoveryExperiment) run(ctx context.Context, o *options) error {
-	root := filepath.Join(o.work, "recovery")
+// runRecovery ends processes of models, and servers, on purpose.
+func (b *bench) runRecovery(ctx context.Context) error {
+	root := filepath.Join(b.work, "recovery")
 	model := func(name, parameter string, value int64) modelFolder {
 		config := recoveryConfig
 		if parameter != "" {
@@ -96,7 +95,7 @@ func (e *recoveryExperiment) run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	p := nereid(o.binary, o.work, "--backend-config=python,python="+interpreter)
+	p := nereid(b.binary, b.work, "--backend-config=python,python="+interpreter)
 	group, err := workertest.NewGroup("nereid-bench-"+strconv.Itoa(os.Getpid()), recoveryMemory)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: no process runs out of memory:", err)
@@ -104,15 +103,14 @@ func (e *recoveryExperiment) run(ctx context.Context, o *options) error {
 		defer removeGroup(group)
 		p.argv = append([]string{"sh", "-c", `echo 0 >"$0" && exec "$@"`, group.Procs()}, p.argv...)
 	}
-	e.failed, e.back = make([][]float64, len(deaths)), make([][]float64, len(deaths))
-	for range o.repeat {
+	for range b.repeat {
 		s, err := p.start(ctx, root)
 		if err != nil {
 			return err
 		}
-		err = e.recoverEach(ctx, s, root, group)
+		err = b.recoverEach(ctx, s, root, group)
 		if err == nil {
-			err = e.killServer(ctx, s)
+			err = b.killServer(ctx, s)
 		}
 		s.stop()
 		if err != nil {
@@ -132,12 +130,12 @@ func removeGroup(g workertest.Group) {
 }
 
 // recoverEach ends a process in each way once. Without a group no process can run out of memory.
-func (e *recoveryExperiment) recoverEach(ctx context.Context, s *server, root string, group workertest.Group) error {
+func (b *bench) recoverEach(ctx context.Context, s *server, root string, group workertest.Group) error {
 	other, err := askPID(ctx, s, "other", 0)
 	if err != nil {
 		return err
 	}
-	for i, d := range deaths {
+	for _, d := range deaths {
 		if d.what == hog && group == "" {
 			continue
 		}
@@ -165,8 +163,8 @@ func (e *recoveryExperiment) recoverEach(ctx context.Context, s *server, root st
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
-		e.failed[i] = append(e.failed[i], (failed - d.until).Seconds())
-		e.back[i] = append(e.back[i], time.Since(began).Seconds())
+		b.results.add("recovery from "+d.name, 0, value{failsAfter, (failed - d.until).Seconds()},
+			value{backAfter, time.Since(began).Seconds()})
 		if now, err := askPID(ctx, s, "other", 0); err != nil || now != other || after == before {
 			return fmt.Errorf("%s: the other model's process is %d and was %d, the model's %d and was %d: %w",
 				d.name, now, other, after, before, err)
@@ -235,7 +233,7 @@ func askPID(ctx context.Context, s *server, model string, what int32) (int64, er
 }
 
 // killServer kills the server and waits until its models' processes are gone.
-func (e *recoveryExperiment) killServer(ctx context.Context, s *server) error {
+func (b *bench) killServer(ctx context.Context, s *server) error {
 	var pids []int
 	for _, model := range []string{"mortal", "endless", "other"} {
 		pid, err := askPID(ctx, s, model, 0)
@@ -256,39 +254,6 @@ func (e *recoveryExperiment) killServer(ctx context.Context, s *server) error {
 		pids = slices.DeleteFunc(pids, hasExited)
 		time.Sleep(time.Millisecond)
 	}
-	e.killed = append(e.killed, time.Since(began).Seconds())
+	b.results.add("recovery from kill -9 of the server", 0, value{goneAfter, time.Since(began).Seconds()})
 	return nil
-}
-
-func (e *recoveryExperiment) bars() []bar {
-	if len(e.killed) == 0 {
-		return nil
-	}
-	var list []bar
-	for i, d := range deaths {
-		if len(e.failed[i]) > 0 {
-			list = append(list, atMost(1, "s", median(e.failed[i]).median, "%s, the request fails after", d.name),
-				atMost(2, "s", median(e.back[i]).median, "%s, the model answers again after", d.name))
-		}
-	}
-	return append(list, atMost(2, "s", median(e.killed).median,
-		"kill -9 of the server, its models' processes are gone after"))
-}
-
-func (e *recoveryExperiment) table() string {
-	if len(e.killed) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nThe process of a Python model ends:\n\n" +
-		"| by | its request fails after, s | the next is answered after that, s |\n|---|---|---|\n")
-	for i, d := range deaths {
-		if len(e.failed[i]) > 0 {
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", d.name, median(e.failed[i]).text("%.3f"),
-				median(e.back[i]).text("%.3f"))
-		}
-	}
-	fmt.Fprintf(&b, "\nAfter kill -9 of the server, its models' processes are gone in %s s.\n",
-		median(e.killed).text("%.3f"))
-	return b.String()
 }

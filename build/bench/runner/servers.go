@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,13 +20,12 @@ import (
 
 // program says how to start one of the two servers.
 type program struct {
-	name  string
-	argv  []string // without ports and repository
-	env   []string
-	serve func(p ports, repository string) []string
+	name string
+	argv []string // without ports and repository
+	env  []string
 }
 
-type ports struct{ http, grpc, metrics, ui int }
+type ports struct{ http, grpc, metrics int }
 
 // server is a running server.
 type server struct {
@@ -89,8 +89,9 @@ func (p *program) startOnce(ctx context.Context, repository string) (*server, er
 		return nil, err
 	}
 	defer log.Close()
-	args := append(append([]string{}, p.argv...), p.serve(pt, repository)...)
-	s.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	s.cmd = exec.CommandContext(ctx, p.argv[0], append(slices.Clone(p.argv[1:]), "--model-repository="+repository,
+		"--http-port="+strconv.Itoa(pt.http), "--grpc-port="+strconv.Itoa(pt.grpc),
+		"--metrics-port="+strconv.Itoa(pt.metrics))...)
 	s.cmd.Env = append(os.Environ(), p.env...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -150,10 +151,10 @@ func (s *server) stop() {
 	<-done
 }
 
-// freePorts returns four free ports of the loopback interface.
+// freePorts returns free ports of the loopback interface.
 func freePorts() (ports, error) {
 	var list []int
-	for range 4 {
+	for range 3 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return ports{}, err
@@ -161,22 +162,16 @@ func freePorts() (ports, error) {
 		defer l.Close()
 		list = append(list, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports{list[0], list[1], list[2], list[3]}, nil
+	return ports{list[0], list[1], list[2]}, nil
 }
 
 const cacheOption = "--cache-config=local,size=10485760"
 
 // nereid describes our server.
 func nereid(binary, work string, args ...string) *program {
-	p := &program{name: "nereid", argv: append([]string{binary, "serve", cacheOption}, args...)}
-	p.serve = func(p ports, repository string) []string {
-		return []string{
-			"--model-repository=" + repository, "--data-dir=" + filepath.Join(work, "nereid-data"),
-			"--http-port=" + strconv.Itoa(p.http), "--grpc-port=" + strconv.Itoa(p.grpc),
-			"--metrics-port=" + strconv.Itoa(p.metrics), "--ui-port=" + strconv.Itoa(p.ui),
-		}
-	}
-	return p
+	return &program{name: "nereid", argv: append([]string{
+		binary, "serve", cacheOption, "--data-dir=" + filepath.Join(work, "nereid-data"), "--ui-port=0",
+	}, args...)}
 }
 
 // programs are our server and, unless only ours is measured, the reference.
@@ -198,24 +193,17 @@ func reference(ctx context.Context, work, mlp string) (*program, error) {
 		return nil, fmt.Errorf("setting up the reference: %w", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	p := &program{name: "triton", argv: lines[:1]}
-	var backends, caches string
+	p := &program{name: "triton", argv: []string{
+		lines[0], cacheOption, "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1",
+	}}
 	for _, l := range lines[1:] {
 		switch k, v, _ := strings.Cut(l, "="); k {
 		case "BACKENDS":
-			backends = v
+			p.argv = append(p.argv, "--backend-directory="+v)
 		case "CACHES":
-			caches = v
+			p.argv = append(p.argv, "--cache-directory="+v)
 		default:
 			p.env = append(p.env, l)
-		}
-	}
-	p.serve = func(pt ports, repository string) []string {
-		return []string{
-			"--model-repository=" + repository, "--backend-directory=" + backends, "--cache-directory=" + caches,
-			cacheOption, "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1",
-			"--http-port=" + strconv.Itoa(pt.http),
-			"--grpc-port=" + strconv.Itoa(pt.grpc), "--metrics-port=" + strconv.Itoa(pt.metrics),
 		}
 	}
 	return p, nil

@@ -2,82 +2,72 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"nereid/engine/system/proc"
 )
 
-// startExperiment measures the time from exec to ready, and memory and CPU time at rest, with an empty repository.
-type startExperiment struct{ points [2][]startPoint }
+var (
+	toReady    = figure{"start to ready, ms", "%.0f"}
+	restMemory = figure{"RSS at rest, MB", "%.0f"}
+	restCPU    = figure{"CPU at rest, % of a core", "%.1f"}
+)
 
-type startPoint struct {
-	toReady time.Duration
-	rssMB   float64
-	idleCPU float64 // percent of one core
-}
-
-func startReady(p startPoint) float64 { return milliseconds(p.toReady) }
-func startRSS(p startPoint) float64   { return p.rssMB }
-func startCPU(p startPoint) float64   { return p.idleCPU }
-
-func (e *startExperiment) cases() []string { return []string{"start"} }
-
-func (e *startExperiment) run(ctx context.Context, o *options) error {
-	programs, err := o.programs(ctx)
+// runStart measures the time from exec to ready, and memory and CPU time at rest, with an empty repository.
+func (b *bench) runStart(ctx context.Context) error {
+	programs, err := b.programs(ctx)
 	if err != nil {
 		return err
 	}
-	for range o.repeat {
-		for side, p := range programs {
-			s, err := p.start(ctx, filepath.Join(o.work, "empty"))
+	c := contest{name: "start, empty repository"}
+	for _, p := range programs {
+		c.sides = append(c.sides, func(ctx context.Context) ([]value, error) {
+			s, err := p.start(ctx, filepath.Join(b.work, "empty"))
 			if err != nil {
-				return err
+				return nil, err
 			}
+			defer s.stop()
 			settle(ctx, time.Second)
 			before, err := proc.Tree(s.cmd.Process.Pid)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			settle(ctx, 2*time.Second)
 			after, err := proc.Tree(s.cmd.Process.Pid)
-			s.stop()
-			if err != nil {
-				return err
-			}
-			e.points[side] = append(e.points[side], startPoint{s.toReady, after.RSSMB,
-				(after.CPU - before.CPU) / 2 * 100})
-		}
+			return []value{{toReady, milliseconds(s.toReady)}, {restMemory, after.RSSMB},
+				{restCPU, (after.CPU - before.CPU) / 2 * 100}}, err
+		})
 	}
-	return ctx.Err()
+	return b.compare(ctx, b.repeat, c)
 }
 
-func (e *startExperiment) table() string {
-	if len(e.points[0]) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nEmpty repository:\n\n| | start to ready, ms | RSS at rest, MB | CPU at rest, % |\n" +
-		"|---|---|---|---|\n")
-	for side, name := range []string{"ours", "reference"} {
-		if p := e.points[side]; len(p) > 0 {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, spreadOf(p, startReady).text("%.0f"),
-				spreadOf(p, startRSS).text("%.0f"), spreadOf(p, startCPU).text("%.1f"))
-		}
-	}
-	return b.String()
-}
+// historyPairs is how many pairs show a difference of a few percent.
+const historyPairs = 20
 
-func (e *startExperiment) bars() []bar {
-	p := e.points[0]
-	if len(p) == 0 {
-		return nil
+// runHistory measures what recording the history costs: ours with it and without, under the same load.
+func (b *bench) runHistory(ctx context.Context) error {
+	repository, err := b.ourRepository()
+	if err != nil {
+		return err
 	}
-	return []bar{
-		atMost(150, "ms", spreadOf(p, startReady).median, "start to ready, empty repository"),
-		atMost(60, "MB", spreadOf(p, startRSS).median, "RSS at rest, no models"),
-		{what: "CPU at rest", got: spreadOf(p, startCPU).median, limit: 1, unit: "%"},
+	var programs []*program
+	for _, value := range []string{"true", "false"} {
+		p := nereid(b.binary, filepath.Join(b.work, "history"+value), "--history="+value)
+		p.name += "-history-" + value
+		programs = append(programs, p)
 	}
+	servers, err := startAll(ctx, programs, []string{repository, repository})
+	if err != nil {
+		return err
+	}
+	defer stopAll(servers)
+	c := contest{name: "history, against none, 64 clients"}
+	for _, s := range servers {
+		c.sides = append(c.sides, func(ctx context.Context) ([]value, error) {
+			l := load{proto: "http", tensors: identityInput}
+			return b.load(ctx, l, "identity", s, 64, window{"1s", 2}, "none")
+		})
+	}
+	return b.compare(ctx, historyPairs, c)
 }
