@@ -14,6 +14,36 @@ import (
 // present is the word for keeping the present value.
 const present = "present"
 
+// The keys of model_analyzer's file that are options here, by their path. Several values of a list are joined by
+// commas, except for options that are repeated.
+var (
+	fileKeys = map[string]string{
+		"model_repository": "model-repository", "latency_budget": "latency-budget", "min_throughput": "min-throughput",
+		"concurrency": "concurrency", "request_rate": "request-rate", "batch_sizes": "b", "export_path": "export-path",
+		"output_model_repository_path": "output-model-repository", "num_configs_per_model": "top",
+		"bls_composing_models": "bls-composing-models", "run_config_search_mode": "search",
+	}
+	// modelKeys are those of one model.
+	modelKeys = map[string]string{
+		"parameters.concurrency": "concurrency", "parameters.request_rate": "request-rate",
+		"parameters.batch_sizes":                                                "b",
+		"model_config_parameters.max_batch_size":                                "max-batch-sizes",
+		"model_config_parameters.dynamic_batching.max_queue_delay_microseconds": "queue-delays",
+		"model_config_parameters.instance_group.count":                          "instance-counts",
+		"model_config_parameters.instance_group.kind":                           "instance-kinds",
+	}
+	// sharedKeys may be at the top or of one model.
+	sharedKeys = map[string]string{
+		"constraints.perf_latency_p99.max": "latency-budget", "constraints.perf_throughput.min": "min-throughput",
+		"constraints.cpu_used_ram.max": "max-memory", "constraints.gpu_used_memory.max": "max-gpu-memory",
+		"perf_analyzer_flags.measurement-interval": "window", "perf_analyzer_flags.shape": "shape",
+		"perf_analyzer_flags.input-data": "input-data", "perf_analyzer_flags.string-length": "string-length",
+		"perf_analyzer_flags.string-data": "string-data", "perf_analyzer_flags.max-trials": "max-trials",
+		"perf_analyzer_flags.request-count": "request-count",
+	}
+	repeated = []string{"shape", "input-data"}
+)
+
 // analyzerArgs reads a configuration file of model_analyzer and returns the equivalent options of nereid tune, for the
 // named model or, without a name, for the one in the file. It reports all keys that nereid tune does not take. Format:
 // docs/config.md of model_analyzer.
@@ -27,40 +57,33 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 	together := file["run_config_profile_models_concurrently_enable"] == true
 	delete(file, "profile_models")
 	delete(file, "run_config_profile_models_concurrently_enable")
+	names := []string{model}
 	switch {
-	case together && model == "":
-		return a.together(models, file)
-	case model == "" && len(models) == 1:
-		for name := range models {
-			model = name
-		}
+	case model == "" && (together || len(models) == 1):
+		names = slices.Sorted(maps.Keys(models))
 	case model == "":
 		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m, or have "+
 			"run_config_profile_models_concurrently_enable", len(models))
-	}
-	about, named := models[model]
-	if len(models) > 0 && !named {
+	case len(models) > 0 && !slices.Contains(slices.Collect(maps.Keys(models)), model):
 		return nil, nil, fmt.Errorf("profile_models has no model %q", model)
 	}
-	a.add("m", model)
-	a.whole(file)
-	a.own(about)
-	return a.args, a.server, errors.Join(a.errs...)
-}
-
-// together translates a file of models that are measured at the same time. Settings of a single model have no option.
-func (a *analyzer) together(models map[string]map[string]any, file map[string]any) (args, server []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(models)) {
+	for _, name := range names {
 		a.add("m", name)
-		if len(models[name]) > 0 {
+	}
+	a.file(file)
+	if len(names) == 1 {
+		a.model(models[names[0]])
+		return a.args, a.server, errors.Join(a.errs...)
+	}
+	for _, name := range names {
+		if len(models[name]) > 0 { // no option is for one of several models
 			a.bad("profile_models.%s: of models that are measured at the same time, say it for all of them", name)
 		}
 	}
-	a.whole(file)
 	return a.args, a.server, errors.Join(a.errs...)
 }
 
-// analyzer translates a file.
+// analyzer translates a file. A later option overrides an earlier one, unless it is repeated.
 type analyzer struct {
 	args, server []string
 	errs         []error
@@ -99,247 +122,169 @@ func (a *analyzer) models(v any) map[string]map[string]any {
 	return out
 }
 
-// whole translates the settings of all models.
-func (a *analyzer) whole(file map[string]any) {
-	mode := "brute" // model_analyzer's default
-	limits := map[string][2]string{}
-	plain := map[string]string{"model_repository": "model-repository", "latency_budget": "latency-budget",
-		"min_throughput": "min-throughput",
-		"concurrency":    "concurrency", "request_rate": "request-rate", "batch_sizes": "b",
-		"export_path":                  "export-path",
-		"output_model_repository_path": "output-model-repository", "num_configs_per_model": "top",
-		"bls_composing_models": "bls-composing-models"}
-	for _, key := range slices.Sorted(maps.Keys(file)) {
-		v := file[key]
-		bound, isLow := strings.CutPrefix(key, "run_config_search_min_")
-		if !isLow {
-			bound, _ = strings.CutPrefix(key, "run_config_search_max_")
-		}
-		switch option, ok := plain[key]; {
-		case ok:
-			a.add(option, a.values(key, v))
-		case slices.Contains([]string{"concurrency", "request_rate", "model_batch_size", "instance_count"}, bound):
-			l := limits[bound]
-			if isLow {
-				l[0] = a.values(key, v)
-			} else {
-				l[1] = a.values(key, v)
-			}
-			limits[bound] = l
-		case key == "run_config_search_mode":
-			mode = a.values(key, v)
-		case key == "constraints" || key == "objectives" || key == "perf_analyzer_flags" ||
-			key == "triton_server_flags":
-			a.shared(key, v)
-		default:
-			a.bad("%s: nereid tune does not take this key; remove it", key)
-		}
-	}
-	a.add("search", mode)
-	if mode == "brute" { // in model_analyzer it changes only these
+// file translates the settings of all models.
+func (a *analyzer) file(file map[string]any) {
+	mode, given := file["run_config_search_mode"]
+	if !given || mode == "brute" { // model_analyzer's default, in which it changes only these
+		a.add("search", "brute")
 		a.add("queue-delays", "0")
 		a.add("threads", present)
 		a.add("instance-counts", "1:5")
 	}
-	a.ranges(limits)
+	a.ranges(file)
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		a.translate(fileKeys, key, file[key], key)
+	}
 }
 
-// ranges translates the limits of an automatic search.
-func (a *analyzer) ranges(limits map[string][2]string) {
-	for _, bound := range slices.Sorted(maps.Keys(limits)) {
-		usual := map[string][2]int{"concurrency": {1, 1024}, "request_rate": {16, 8192}, "model_batch_size": {1, 128},
-			"instance_count": {1, 5}}[bound]
-		for i, text := range limits[bound] {
-			if text == "" {
+// model translates the settings of one model.
+func (a *analyzer) model(about map[string]any) {
+	if fields, ok := about["model_config_parameters"].(map[string]any); ok {
+		for _, option := range []string{
+			"instance-counts", "instance-kinds", "max-batch-sizes", "queue-delays", "threads",
+		} {
+			a.add(option, present) // without a key
+		}
+		if _, ok := fields["dynamic_batching"]; ok {
+			a.add("queue-delays", "0")
+		}
+		if groups, ok := fields["instance_group"]; ok {
+			fields["instance_group"] = a.groups(groups)
+		}
+	}
+	if about["cpu_only"] == true {
+		a.add("instance-kinds", "cpu")
+	}
+	delete(about, "cpu_only")
+	for _, key := range slices.Sorted(maps.Keys(about)) {
+		a.translate(modelKeys, key, about[key], key+" of a model")
+	}
+}
+
+// translate adds the options for a key and what is below it. title is the key's name for people.
+func (a *analyzer) translate(keys map[string]string, path string, v any, title string) {
+	option, ok := keys[path]
+	if !ok {
+		option, ok = sharedKeys[path]
+	}
+	list, several := v.([]any)
+	fields, isMap := v.(map[string]any)
+	top, name, _ := strings.Cut(path, ".")
+	switch {
+	case ok && several && slices.Contains(repeated, option):
+		for _, one := range list {
+			a.add(option, a.values(title, one))
+		}
+	case ok && option == "instance-kinds":
+		a.add(option, strings.ToLower(strings.ReplaceAll(a.values(title, v), "KIND_", "")))
+	case ok:
+		a.add(option, a.values(title, v))
+	case path == "objectives":
+		a.objectives(v)
+	case top == "triton_server_flags" && name != "":
+		a.server = append(a.server, "--"+strings.ReplaceAll(name, "_", "-")+"="+a.values(title, v))
+	case isMap && (path == "triton_server_flags" || below(keys, path) != nil):
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			a.translate(keys, path+"."+key, fields[key], path+"."+key)
+		}
+	case v == nil && below(keys, path) != nil: // an empty group
+	case below(keys, top) != nil:
+		a.bad("%s: want keys and values of %s", title, strings.Join(below(keys, top), ", "))
+	default:
+		a.bad("%s: nereid tune does not take this key; remove it", title)
+	}
+}
+
+// below returns the keys of a group, sorted.
+func below(keys map[string]string, group string) (list []string) {
+	for _, m := range []map[string]string{keys, sharedKeys} {
+		for path := range m {
+			if strings.HasPrefix(path, group+".") {
+				list = append(list, path)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// ranges translates the limits of an automatic search and removes them from the file.
+func (a *analyzer) ranges(file map[string]any) {
+	for _, r := range []struct {
+		name, option string
+		low, high    int // model_analyzer's
+	}{
+		{"concurrency", "concurrency", 1, 1024}, {"instance_count", "instance-counts", 1, 5},
+		{"model_batch_size", "max-batch-sizes", 1, 128}, {"request_rate", "request-rate", 16, 8192},
+	} {
+		given := false
+		for key, to := range map[string]*int{
+			"run_config_search_min_" + r.name: &r.low, "run_config_search_max_" + r.name: &r.high,
+		} {
+			v, ok := file[key]
+			if !ok {
 				continue
 			}
-			n, err := strconv.Atoi(text)
+			given = true
+			delete(file, key)
+			n, err := strconv.Atoi(a.values(key, v))
 			if err != nil || n < 1 || n > 1<<20 {
-				a.bad("run_config_search_min_%s and _max_%s: %q is no whole number from 1", bound, bound, text)
-				return
+				a.bad("%s: %v is no whole number from 1", key, v)
+				continue
 			}
-			usual[i] = n
+			*to = n
 		}
-		if usual[0] > usual[1] {
-			a.bad("run_config_search_min_%s is above run_config_search_max_%s", bound, bound)
-			return
+		switch {
+		case !given:
+		case r.low > r.high:
+			a.bad("run_config_search_min_%s is above run_config_search_max_%s", r.name, r.name)
+		case r.name == "instance_count":
+			a.add(r.option, fmt.Sprintf("%d:%d", r.low, r.high))
+		default:
+			list := strings.Join(strings.Fields(fmt.Sprint(doubling(r.low, r.high))), ",")
+			a.add(r.option, strings.Trim(list, "[]"))
 		}
-		list := doubling(usual[0], usual[1])
-		if bound == "instance_count" {
-			list = upTo(usual[1])[usual[0]-1:]
-		}
-		option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate",
-			"model_batch_size": "max-batch-sizes", "instance_count": "instance-counts"}[bound]
-		words := make([]string, len(list))
-		for i, n := range list {
-			words[i] = strconv.Itoa(n)
-		}
-		a.add(option, strings.Join(words, ","))
 	}
-}
-
-// shared translates keys that may be at the top or in a model's settings.
-func (a *analyzer) shared(key string, v any) {
-	switch key {
-	case "constraints":
-		a.constraints(v)
-	case "objectives":
-		a.objectives(v)
-	case "perf_analyzer_flags":
-		flags := map[string]string{"measurement-interval": "window", "shape": "shape", "input-data": "input-data",
-			"string-length": "string-length", "string-data": "string-data",
-			"max-trials": "max-trials", "request-count": "request-count"}
-		a.each(key, v, func(name string, v any) {
-			option, ok := flags[name]
-			list, several := v.([]any)
-			switch {
-			case !ok:
-				a.bad("perf_analyzer_flags.%s: nereid tune does not take this flag; remove it", name)
-			case several:
-				for _, one := range list {
-					a.add(option, a.values(name, one))
-				}
-			default:
-				a.add(option, a.values(name, v))
-			}
-		})
-	case "triton_server_flags":
-		a.each(key, v, func(name string, v any) {
-			a.server = append(a.server, "--"+strings.ReplaceAll(name, "_", "-")+"="+a.values(name, v))
-		})
-	}
-}
-
-// constraints translates limits of metrics.
-func (a *analyzer) constraints(v any) {
-	a.each("constraints", v, func(metric string, v any) {
-		a.each("constraints."+metric, v, func(bound string, v any) {
-			option := map[string]string{"perf_latency_p99.max": "latency-budget",
-				"perf_throughput.min": "min-throughput", "cpu_used_ram.max": "max-memory",
-				"gpu_used_memory.max": "max-gpu-memory"}[metric+"."+bound]
-			if option == "" {
-				a.bad("constraints.%s.%s: want perf_latency_p99.max, perf_throughput.min, cpu_used_ram.max or "+
-					"gpu_used_memory.max", metric, bound)
-				return
-			}
-			a.add(option, a.values(metric, v))
-		})
-	})
 }
 
 // objectives translates names, or names with weights.
 func (a *analyzer) objectives(v any) {
-	if weights, ok := v.(map[string]any); ok {
-		var words []string
-		for _, name := range slices.Sorted(maps.Keys(weights)) {
-			words = append(words, name+"="+a.values("objectives."+name, weights[name]))
-		}
-		a.add("objective", strings.Join(words, ","))
+	weights, ok := v.(map[string]any)
+	if !ok {
+		a.add("objective", a.values("objectives", v))
 		return
 	}
-	a.add("objective", a.values("objectives", v))
-}
-
-// own translates the settings of one model.
-func (a *analyzer) own(about map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(about)) {
-		v := about[key]
-		switch key {
-		case "parameters":
-			a.each(key, v, func(name string, v any) {
-				option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate",
-					"batch_sizes": "b"}[name]
-				if option == "" {
-					a.bad("parameters.%s: want concurrency, request_rate or batch_sizes", name)
-					return
-				}
-				a.add(option, a.values(name, v))
-			})
-		case "model_config_parameters":
-			a.configs(v)
-		case "constraints", "objectives", "perf_analyzer_flags", "triton_server_flags":
-			a.shared(key, v)
-		case "cpu_only":
-			if v == true {
-				a.add("instance-kinds", "cpu")
-			}
-		default:
-			a.bad("%s of a model: nereid tune does not take this key; remove it", key)
-		}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		words = append(words, name+"="+a.values("objectives."+name, weights[name]))
 	}
+	a.add("objective", strings.Join(words, ","))
 }
 
-// configs translates the fields to try. Fields without a key keep the present value.
-func (a *analyzer) configs(v any) {
-	lists := map[string]string{"max-batch-sizes": present, "queue-delays": present, "instance-counts": present,
-		"instance-kinds": present, "threads": present}
-	a.each("model_config_parameters", v, func(name string, v any) {
-		switch name {
-		case "max_batch_size":
-			lists["max-batch-sizes"] = a.values(name, v)
-		case "dynamic_batching":
-			lists["queue-delays"] = "0"
-			a.each(name, v, func(field string, v any) {
-				if field != "max_queue_delay_microseconds" {
-					a.bad("dynamic_batching.%s: nereid tune changes max_queue_delay_microseconds alone", field)
-					return
-				}
-				lists["queue-delays"] = a.values(field, v)
-			})
-		case "instance_group":
-			a.groups(v, lists)
-		default:
-			a.bad("model_config_parameters.%s: nereid tune changes max_batch_size, dynamic_batching and instance_group",
-				name)
-		}
-	})
-	for _, option := range slices.Sorted(maps.Keys(lists)) {
-		a.add(option, lists[option])
-	}
-}
-
-// groups translates a list of one instance group, or a list of such lists to try.
-func (a *analyzer) groups(v any, lists map[string]string) {
+// groups joins a list of one instance group, or of several such lists to try, into one group with lists of values.
+func (a *analyzer) groups(v any) map[string]any {
+	out := map[string]any{}
 	outer, ok := v.([]any)
-	var counts, kinds []string
+	if !ok {
+		a.bad("instance_group: want a list")
+	}
 	for _, one := range outer {
 		if inner, several := one.([]any); several && len(inner) == 1 {
 			one = inner[0]
 		} else if several || len(outer) > 1 {
 			a.bad("instance_group: nereid tune takes one group in each list")
-			return
+			return nil
 		}
-		a.each("instance_group", one, func(field string, v any) {
-			switch field {
-			case "count":
-				counts = append(counts, a.values(field, v))
-			case "kind":
-				kinds = append(kinds, strings.ToLower(strings.ReplaceAll(a.values(field, v), "KIND_", "")))
-			default:
-				a.bad("instance_group.%s: nereid tune changes count and kind", field)
-			}
-		})
+		group, ok := one.(map[string]any)
+		if !ok {
+			a.bad("instance_group: want keys and values")
+		}
+		for field, value := range group {
+			joined, _ := out[field].([]any) // nil: the first one
+			out[field] = append(joined, value)
+		}
 	}
-	if !ok {
-		a.bad("instance_group: want a list")
-	}
-	if counts != nil {
-		lists["instance-counts"] = strings.Join(counts, ",")
-	}
-	if kinds != nil {
-		lists["instance-kinds"] = strings.Join(kinds, ",")
-	}
-}
-
-// each calls f for the keys of a map, sorted.
-func (a *analyzer) each(what string, v any, f func(name string, v any)) {
-	m, ok := v.(map[string]any)
-	if !ok && v != nil {
-		a.bad("%s: want keys and values", what)
-	}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		f(name, m[name])
-	}
+	return out
 }
 
 // values formats a value, a list or a range for an option.
