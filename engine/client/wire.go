@@ -73,8 +73,8 @@ func (m *Memory) parameters() map[string]any {
 	return map[string]any{regionParameter: m.Region, offsetParameter: m.Offset, byteSizeParameter: m.ByteSize}
 }
 
-// memoryOf returns where an output is in shared memory, nil if it is not. The request says it, or else the parameters of
-// the response, which not all servers send. r may be nil.
+// memoryOf returns where an output is in shared memory, nil if it is not. The request says it, or else the parameters
+// of the response, which not all servers send. r may be nil.
 func memoryOf(r *Request, output string, p map[string]any) *Memory {
 	if r != nil {
 		for _, o := range r.Outputs {
