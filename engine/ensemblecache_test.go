@@ -121,7 +121,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	t.Run("C050 refused if the responses of a step cannot be cached", func(t *testing.T) {
 		failed := errors.Join(e.StartFailures()...)
 		for _, want := range []string{
-			"the response cache cannot serve ensemble 'over_stream': model 'stream' is decoupled",
+			"Response Cache does not currently support model over_stream with 'decoupled' transaction policy",
 			"the response cache cannot serve ensemble 'over_sequence': model 'sequence' has sequence_batching",
 			"the response cache cannot serve ensemble 'over_over': model 'sequence' has sequence_batching",
 		} {

@@ -69,6 +69,9 @@ type Traits struct {
 	BatchIO bool
 	// ImplicitState: the backend sets the implicit states of sequences (infer.Request.States).
 	ImplicitState bool
+	// IgnoresExtras: configurations with batch inputs, batch outputs or implicit states are served, although the backend
+	// makes none of them. So does Triton's Python backend.
+	IgnoresExtras bool
 	// ParallelInstances: NewInstance of one model may be called several times at once (in Triton the backend attribute
 	// for parallel loading of instances). Otherwise its instances are made one after the other.
 	ParallelInstances bool

@@ -14,20 +14,25 @@ type signature struct {
 	known    bool
 	dataType inferencepb.DataType
 	dims     []int64
+	batched  bool // the model has a batch dimension before dims
 	model    string
 }
 
-// check compares the graph with the models of its steps. It returns for each step whether its model is decoupled.
-func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (decoupled []bool, _ error) {
+// fit is what the execution of a step depends on in the configuration of its model.
+type fit struct {
+	decoupled, batched bool
+	dims               [][]int64 // of the inputs, in the order of step.in
+}
+
+// check compares the graph with the models of its steps, and returns a fit for each step.
+func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, _ error) {
 	known := make([]signature, len(g.tensors))
-	optional := make([]bool, len(g.tensors))
 	for _, in := range cfg.GetInput() {
 		n := g.inputs[in.GetName()]
-		known[n] = signature{true, in.GetDataType(), g.dims(cfg, in.GetDims()), g.name}
-		optional[n] = in.GetOptional()
+		known[n] = signature{true, in.GetDataType(), inside(in), g.batching, g.name}
 	}
 	for i, out := range cfg.GetOutput() {
-		known[g.outputs[i]] = signature{true, out.GetDataType(), g.dims(cfg, out.GetDims()), g.name}
+		known[g.outputs[i]] = signature{true, out.GetDataType(), inside(out), g.batching, g.name}
 	}
 	for i := range g.steps {
 		s := &g.steps[i]
@@ -41,53 +46,62 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (decoupled []
 				"ensemble %s allows maximum batch size %d, but it contains model %s which only allows "+
 					"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, model.GetMaxBatchSize())
 		}
-		decoupled = append(decoupled, model.GetModelTransactionPolicy().GetDecoupled())
-		if err := g.checkInputs(s, model, known, optional); err != nil {
+		dims, err := g.checkInputs(s, model, known)
+		if err != nil {
 			return nil, err
 		}
+		fits = append(fits, fit{model.GetModelTransactionPolicy().GetDecoupled(), model.GetMaxBatchSize() > 0, dims})
 		if err := g.checkOutputs(s, model, known); err != nil {
 			return nil, err
 		}
 	}
-	return decoupled, g.checkDecoupled(decoupled)
+	return fits, g.checkDecoupled(fits)
 }
 
-// dims returns the shape inside the ensemble of a tensor of cfg. The tensors of a batching model have an additional
-// batch dimension in an ensemble that does not batch.
-func (g *Graph) dims(cfg *inferencepb.ModelConfig, dims []int64) []int64 {
-	if g.batching || cfg.GetMaxBatchSize() == 0 {
-		return dims
+// inside returns the dims that an input or output of the ensemble has in its graph.
+func inside(t interface {
+	GetDims() []int64
+	GetReshape() *inferencepb.ModelTensorReshape
+}) []int64 {
+	if re := t.GetReshape(); re != nil {
+		return re.GetShape()
 	}
-	return append([]int64{-1}, dims...)
+	return t.GetDims()
 }
 
-func (g *Graph) checkInputs(s *step, model *inferencepb.ModelConfig, known []signature, optional []bool) error {
+// shown returns the shape of a tensor inside an ensemble that does not batch. The tensors of a batching model have an
+// additional batch dimension there.
+func (g *Graph) shown(k signature) []int64 {
+	if g.batching || !k.batched {
+		return k.dims
+	}
+	return append([]int64{-1}, k.dims...)
+}
+
+// checkInputs returns the dims of the model's inputs, in the order of s.in.
+func (g *Graph) checkInputs(s *step, model *inferencepb.ModelConfig, known []signature) (dims [][]int64, _ error) {
 	for _, l := range s.in {
 		i := slices.IndexFunc(model.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == l.port })
 		if i < 0 {
-			return status.Errorf(status.InvalidArg,
+			return nil, status.Errorf(status.InvalidArg,
 				"in ensemble %s, ensemble tensor %s is mapping to non-existing input %s in model %s",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 		in := model.GetInput()[i]
-		if err := g.agree(l.tensor, known, signature{true, in.GetDataType(), g.dims(model, in.GetDims()),
-			s.model}); err != nil {
-			return err
+		if err := g.agree(l.tensor, known, signature{true, in.GetDataType(), in.GetDims(),
+			model.GetMaxBatchSize() > 0, s.model}); err != nil {
+			return nil, err
 		}
-		if optional[l.tensor] && !in.GetOptional() {
-			return status.Errorf(status.InvalidArg,
-				"in ensemble %s, input %s may be left out, but input %s of model %s may not",
-				g.name, g.tensors[l.tensor], l.port, s.model)
-		}
+		dims = append(dims, in.GetDims())
 	}
 	for _, in := range model.GetInput() {
 		if !in.GetOptional() && !slices.ContainsFunc(s.in, func(l link) bool { return l.port == in.GetName() }) {
-			return status.Errorf(status.InvalidArg,
+			return nil, status.Errorf(status.InvalidArg,
 				"in ensemble %s, input %s in model %s is not mapped to any ensemble tensors",
 				g.name, in.GetName(), s.model)
 		}
 	}
-	return nil
+	return dims, nil
 }
 
 func (g *Graph) checkOutputs(s *step, model *inferencepb.ModelConfig, known []signature) error {
@@ -100,8 +114,8 @@ func (g *Graph) checkOutputs(s *step, model *inferencepb.ModelConfig, known []si
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 		out := model.GetOutput()[i]
-		if err := g.agree(l.tensor, known, signature{true, out.GetDataType(), g.dims(model, out.GetDims()),
-			s.model}); err != nil {
+		if err := g.agree(l.tensor, known, signature{true, out.GetDataType(), out.GetDims(),
+			model.GetMaxBatchSize() > 0, s.model}); err != nil {
 			return err
 		}
 	}
@@ -120,11 +134,11 @@ func (g *Graph) agree(n int, known []signature, k signature) error {
 			"in ensemble %s, ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is "+
 				"inferred from model %s", g.name, g.tensors[n], k.dataType, k.model, old.dataType, old.model)
 	}
-	if !sameDims(old.dims, k.dims) {
+	if !sameDims(g.shown(old), g.shown(k)) && !sameDims(old.dims, k.dims) {
 		return status.Errorf(status.InvalidArg,
 			"in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is "+
-				"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(k.dims), k.model,
-			tensor.FormatShape(old.dims), old.model)
+				"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(g.shown(k)), k.model,
+			tensor.FormatShape(g.shown(old)), old.model)
 	}
 	return nil
 }
@@ -136,7 +150,7 @@ func sameDims(a, b []int64) bool {
 
 // checkDecoupled refuses graphs with two decoupled steps of which neither follows the other: it is not defined which
 // of their responses belong together.
-func (g *Graph) checkDecoupled(decoupled []bool) error {
+func (g *Graph) checkDecoupled(fits []fit) error {
 	sources := make([]map[int]bool, len(g.tensors)) // by tensor: the decoupled steps that it depends on
 	for range g.steps {
 		for i := range g.steps {
@@ -145,7 +159,7 @@ func (g *Graph) checkDecoupled(decoupled []bool) error {
 			for _, l := range s.in {
 				maps.Copy(from, sources[l.tensor])
 			}
-			if decoupled[i] {
+			if fits[i].decoupled {
 				from[i] = true
 			}
 			for _, l := range s.out {
@@ -163,7 +177,7 @@ func (g *Graph) checkDecoupled(decoupled []bool) error {
 	}
 	for i := range g.steps {
 		for j := range i {
-			if decoupled[i] && decoupled[j] && !follows(i, j) && !follows(j, i) {
+			if fits[i].decoupled && fits[j].decoupled && !follows(i, j) && !follows(j, i) {
 				return status.Errorf(status.InvalidArg,
 					"in ensemble %s, the decoupled models '%s' and '%s' run side by side; which responses belong "+
 						"together is not defined: put one behind the other", g.name, g.steps[j].model, g.steps[i].model)

@@ -68,7 +68,7 @@ func (f *flow) run() {
 			if f.started[i] || !f.ready(s) {
 				continue
 			}
-			if f.x.decoupled[i] {
+			if f.x.fits[i].decoupled {
 				decoupled = i
 				continue
 			}
@@ -111,10 +111,14 @@ func (f *flow) take(res result) {
 		f.x.fail(f.x.g.errorf(status.CodeOf(res.err), "%w", res.err))
 		return
 	}
-	for i, l := range f.x.g.steps[res.step].out {
-		if res.values[i].present {
-			f.tensors[l.tensor] = res.values[i]
-		}
+	f.set(&f.x.g.steps[res.step], res.values)
+}
+
+// set records the outputs of a step. One that its model did not send is left out for the steps that follow, too.
+func (f *flow) set(s *step, values []value) {
+	for i, l := range s.out {
+		f.tensors[l.tensor] = values[i]
+		f.tensors[l.tensor].absent = !values[i].present
 	}
 }
 
@@ -122,7 +126,7 @@ func (f *flow) take(res result) {
 func (x *run) step(i int, values []value) result {
 	s := &x.g.steps[i]
 	res := result{step: i}
-	res.err = x.call(s, values, func(resp *infer.Response) error {
+	res.err = x.call(i, values, func(resp *infer.Response) error {
 		if res.values != nil {
 			return status.Errorf(status.InvalidArg, "model '%s' became decoupled; load the ensemble again", s.model)
 		}
@@ -159,9 +163,9 @@ func (f *flow) fork(i int) {
 	var children sync.WaitGroup
 	tokens := make(chan struct{}, maxFlows)
 	turn := f.turn
-	err := x.call(s, f.tensors, func(resp *infer.Response) error {
-		if len(resp.Outputs) == 0 {
-			return nil // the empty final response
+	err := x.call(i, f.tensors, func(resp *infer.Response) error {
+		if len(resp.Outputs) == 0 && resp.Final {
+			return nil
 		}
 		child := f.child(s, resp)
 		child.turn, child.done = turn, make(chan struct{})
@@ -197,11 +201,7 @@ func (f *flow) child(s *step, resp *infer.Response) *flow {
 			v.Retain()
 		}
 	}
-	for i, v := range outputs(s, resp) {
-		if v.present {
-			c.tensors[s.out[i].tensor] = v
-		}
-	}
+	c.set(s, outputs(s, resp))
 	return c
 }
 
@@ -222,7 +222,7 @@ func (f *flow) pass() {
 	}
 }
 
-// respond sends the requested outputs to the client. It sends none if one of them is not present.
+// respond sends the requested outputs to the client, without those that the steps did not produce.
 func (f *flow) respond() {
 	x := f.x
 	f.wait()
@@ -230,38 +230,25 @@ func (f *flow) respond() {
 		return
 	}
 	resp := x.r.NewResponse()
-	for _, n := range x.g.outputs {
+	for i, n := range x.g.outputs {
 		name := x.g.tensors[n]
 		if !x.r.Wants(name) {
 			continue
 		}
 		v := &f.tensors[n]
 		if !v.present {
-			resp.Release()
-			if f.done == nil { // else a decoupled step's response, from which not all outputs follow
-				x.fail(x.g.errorf(status.InvalidArg,
-					"unexpected deadlock, at least one output is not set while no more ensemble steps can be made"))
-			}
-			return
+			continue
 		}
 		v.Retain()
-		resp.AddOutput(name, v.DataType, v.Shape, v.Data, v.Buf)
+		shape := v.Shape
+		if !x.g.batching {
+			shape = batchDim(shape, inside(x.g.cfg.GetOutput()[i]), false)
+		}
+		resp.AddOutput(name, v.DataType, shape, v.Data, v.Buf)
 	}
 	resp.Parameters = append(resp.Parameters, sequenceParameters(x.r)...)
-	switch {
-	case f.done == nil:
-		resp.Final = true
-		x.respond(resp)
-	case x.g.decoupled: // not Final: the decoupled step may send more responses
-		x.respond(resp)
-	case x.only == nil:
-		x.only = resp
-	default:
-		resp.Release()
-		x.fail(x.g.errorf(status.InvalidArg,
-			"a step gave several responses, but the ensemble is not decoupled: set model_transaction_policy { "+
-				"decoupled: true }"))
-	}
+	resp.Final = f.done == nil // else the decoupled step may send more responses
+	x.respond(resp)
 }
 
 // sequenceParameters returns the parameters that Triton adds to every response of an ensemble.

@@ -1,7 +1,6 @@
 package ensemble
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -37,19 +36,17 @@ type Options struct {
 // Graph is the ensemble that Options describe. It does not change, except for what Refit updates. Its methods are safe
 // for concurrent use.
 type Graph struct {
-	cfg       *inferencepb.ModelConfig
-	name      string
-	host      Host
-	stats     *stats.Version
-	decoupled bool
-	batching  bool
-	steps     []step
-	tensors   []string // by tensor number
-	inputs    map[string]int
-	outputs   []int // the ensemble's outputs, in the configuration's order
+	cfg      *inferencepb.ModelConfig
+	name     string
+	host     Host
+	stats    *stats.Version
+	batching bool
+	steps    []step
+	tensors  []string // by tensor number
+	inputs   map[string]int
+	outputs  []int // the ensemble's outputs, in the configuration's order
 
-	// stepDecoupled holds for each step whether its model is decoupled.
-	stepDecoupled atomic.Pointer[[]bool]
+	fits atomic.Pointer[[]fit] // by step
 
 	mu      sync.Mutex
 	running int // guarded by mu, as are the next two: requests that are not finished
@@ -85,8 +82,7 @@ func New(o Options) (*Graph, error) {
 	cfg := o.Config
 	g := &Graph{
 		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, stats: o.Stats,
-		inputs:    map[string]int{},
-		decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(), batching: cfg.GetMaxBatchSize() > 0,
+		inputs: map[string]int{}, batching: cfg.GetMaxBatchSize() > 0,
 	}
 	numbers := map[string]int{}
 	number := func(name string) int {
@@ -103,8 +99,7 @@ func New(o Options) (*Graph, error) {
 	}
 	maxInFlight := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
-		// Version 0 means that the step does not name one.
-		st := step{model: StepKey(s), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
+		st := step{model: StepKey(s), version: stepVersion(s)}
 		for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 			st.in = append(st.in, link{port, number(s.GetInputMap()[port])})
 		}
@@ -128,11 +123,11 @@ func New(o Options) (*Graph, error) {
 // Refit checks the graph against the current models of its steps. It does not affect running requests. On an error
 // (InvalidArg) the graph stays as it was.
 func (g *Graph) Refit(models Lookup) error {
-	decoupled, err := g.check(g.cfg, models)
+	fits, err := g.check(g.cfg, models)
 	if err != nil {
 		return err
 	}
-	g.stepDecoupled.Store(&decoupled)
+	g.fits.Store(&fits)
 	return nil
 }
 

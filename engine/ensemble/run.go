@@ -12,10 +12,10 @@ import (
 
 // run is the execution of one request of the ensemble.
 type run struct {
-	g         *Graph
-	r         *infer.Request
-	need      []bool // by step: whether it runs; nil: all run
-	decoupled []bool // by step: whether its model is decoupled
+	g    *Graph
+	r    *infer.Request
+	need []bool // by step: whether it runs; nil: all run
+	fits []fit  // by step
 
 	mu        sync.Mutex
 	active    map[*infer.Request]struct{} // guarded by mu, as is all below: running requests of steps
@@ -25,10 +25,6 @@ type run struct {
 	queue     time.Duration // sums over the steps, as Triton counts an ensemble's phases
 	input     time.Duration
 	compute   time.Duration
-
-	// only is the response of an ensemble that is not decoupled. It is held back until it is certain that there is no
-	// second one. The flow whose turn it is uses it, and finish after all flows.
-	only *infer.Response
 }
 
 var _ infer.Queue = (*run)(nil)
@@ -40,7 +36,7 @@ func (g *Graph) Enqueue(r *infer.Request) error {
 	}
 	r.Retain()
 	r.Times.Queued = infer.Now()
-	x := &run{g: g, r: r, need: g.needed(r), decoupled: *g.stepDecoupled.Load(), active: map[*infer.Request]struct{}{}}
+	x := &run{g: g, r: r, need: g.needed(r), fits: *g.fits.Load(), active: map[*infer.Request]struct{}{}}
 	r.SetQueue(x)
 	if r.Cancelled() {
 		x.Cancelled(r)
@@ -112,23 +108,14 @@ func (x *run) execute() {
 	x.finish()
 }
 
-// finish sends the final response, unless it was sent.
+// finish sends the empty final response of a decoupled ensemble, unless the request was answered.
 func (x *run) finish() {
-	switch {
-	case x.r.Answered():
-		if x.only != nil {
-			x.only.Release()
-		}
-	case x.only != nil:
-		x.only.Final = true
-		x.respond(x.only)
-	case !x.g.decoupled:
-		x.fail(x.g.errorf(status.InvalidArg, "a step gave no response, and the ensemble is not decoupled"))
-	default:
-		resp := x.r.NewResponse()
-		resp.Final = true
-		x.respond(resp)
+	if x.r.Answered() {
+		return
 	}
+	resp := x.r.NewResponse()
+	resp.Final = true
+	x.respond(resp)
 }
 
 // fail responds with the first failure and cancels the running requests of the steps.
@@ -177,11 +164,12 @@ func (x *run) respond(resp *infer.Response) {
 
 // call sends one request of a step and passes its responses to take, in order. It returns the first error, also of
 // take.
-func (x *run) call(s *step, values []value, take func(resp *infer.Response) error) error {
+func (x *run) call(i int, values []value, take func(resp *infer.Response) error) error {
+	s := &x.g.steps[i]
 	if s.limit != nil && !x.acquire(s) {
 		return status.New(status.Cancelled, "request was cancelled")
 	}
-	r := x.request(s, values)
+	r := x.request(s, &x.fits[i], values)
 	defer r.Release()
 	if s.limit != nil {
 		s.limit.add(r)
@@ -276,17 +264,20 @@ func (x *run) Awaits() (all []*infer.Request) {
 }
 
 // request makes the request of a step. Its inputs refer to the bytes of values, and it keeps these alive.
-func (x *run) request(s *step, values []value) *infer.Request {
+func (x *run) request(s *step, f *fit, values []value) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version, r.ID = s.model, s.version, x.r.ID
 	r.Keep(x.r) // r uses its strings and inputs
-	for _, l := range s.in {
+	for i, l := range s.in {
 		v := &values[l.tensor]
 		if !v.present {
 			continue
 		}
 		t := v.Tensor
 		t.Name = l.port
+		if !x.g.batching {
+			t.Shape = batchDim(t.Shape, f.dims[i], f.batched)
+		}
 		r.Inputs = append(r.Inputs, t)
 		if t.Buf != nil && !v.parent {
 			r.Own(t.Buf.Retain())
@@ -302,6 +293,18 @@ func (x *run) request(s *step, values []value) *infer.Request {
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
 	r.Origin = x.r.Origin
 	return r
+}
+
+// batchDim returns the shape of a tensor for a model whose tensor has dims, and before them a batch dimension if it is
+// batched. A tensor without the batch dimension is a batch of 1, and a batch of 1 is a tensor without.
+func batchDim(shape, dims []int64, batched bool) []int64 {
+	switch {
+	case batched && len(shape) == len(dims):
+		return append([]int64{1}, shape...)
+	case !batched && len(shape) == len(dims)+1 && shape[0] == 1:
+		return shape[1:]
+	}
+	return shape
 }
 
 // enter records a running request of a step. It returns false if the ensemble's request is cancelled.
@@ -339,6 +342,6 @@ func (x *run) count(s *step, r *infer.Request) {
 type value struct {
 	tensor.Tensor
 	present bool
-	absent  bool // an optional input that the request does not have
+	absent  bool // an optional input that the request does not have, or an output that a step did not send
 	parent  bool // the bytes belong to the ensemble's request
 }

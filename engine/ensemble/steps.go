@@ -1,8 +1,10 @@
 package ensemble
 
 import (
+	"cmp"
 	"slices"
 
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 )
@@ -21,6 +23,26 @@ func StepKeys(cfg *inferencepb.ModelConfig) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// Decoupled reports whether the model of a step of cfg is decoupled, which makes the ensemble decoupled. Errors: those
+// of models. The steps must be linked; see Link.
+func Decoupled(cfg *inferencepb.ModelConfig, models Lookup) (bool, error) {
+	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+		model, err := models(StepKey(s), stepVersion(s))
+		if err != nil {
+			return false, err
+		}
+		if model.GetModelTransactionPolicy().GetDecoupled() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// stepVersion returns the version that a step runs. 0 in the configuration means that the step does not name one.
+func stepVersion(s *inferencepb.ModelEnsembling_Step) int64 {
+	return cmp.Or(s.GetModelVersion(), infer.LatestVersion)
 }
 
 // Link sets the namespace of a step to that of the model that it runs. have lists the namespaces with a model of that

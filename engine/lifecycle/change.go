@@ -127,16 +127,22 @@ func (c *change) load(o *operation) (kept bool, err error) {
 	}
 	defer func() { <-c.m.loads }()
 	p, err := c.m.loader.prepare(c.ctx, c.src, c.over, c.choose())
+	if err == nil && cyclic == nil {
+		return false, c.apply(p)
+	}
+	if p != nil {
+		p.chain.failed()
+	}
 	if err == nil {
-		err = cyclic
+		_ = c.refuse(p, cyclic)
+		return false, loadFailed(c.e.name, cyclic)
 	}
-	if err != nil {
-		if p != nil {
-			p.chain.failed()
-		}
-		return false, c.refuse(p, err)
-	}
-	return false, c.apply(p)
+	return false, c.refuse(p, err)
+}
+
+// loadFailed is Triton's error for a model of which no version can be loaded.
+func loadFailed(name string, err error) error {
+	return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", name, err)
 }
 
 // takePlace waits until the model may load: only Options.LoadThreads load at once. On nil the caller gives the place
@@ -193,7 +199,7 @@ func (c *change) refuse(p *plan, err error) error {
 	m.mu.Unlock()
 	m.o.Events.failed(e.name, 0, err, kept)
 	if missing {
-		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", e.name, err)
+		return loadFailed(e.name, err)
 	}
 	return notPolled(e.name, err)
 }

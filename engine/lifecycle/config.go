@@ -87,6 +87,7 @@ func (l *loader) complete(ctx context.Context, p *plan) {
 		p.failAll(err)
 		return
 	}
+	l.completeEnsemble(p)
 	normal := backend.NormalizeOptions(p.backend, l.o.Machine.IDs())
 	chosen, err := model.FileForDevices(p.cfg, l.o.Machine, normal)
 	if err != nil {
@@ -117,6 +118,15 @@ func (l *loader) completeByModel(ctx context.Context, p *plan) error {
 	}
 	n := p.versions[len(p.versions)-1]
 	return c.CompleteConfig(ctx, l.spec(p, n, p.cfg))
+}
+
+// completeEnsemble makes an ensemble decoupled if the model of a step is, whatever its configuration says: as Triton
+// does. Steps that are missing are reported by the load.
+func (l *loader) completeEnsemble(p *plan) {
+	if p.cfg.GetEnsembleScheduling() != nil {
+		decoupled, _ := ensemble.Decoupled(p.cfg, l.stepOf)
+		p.cfg.ModelTransactionPolicy = &inferencepb.ModelTransactionPolicy{Decoupled: decoupled}
+	}
 }
 
 func (l *loader) spec(p *plan, n int64, cfg *inferencepb.ModelConfig) backend.Spec {

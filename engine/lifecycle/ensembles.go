@@ -72,7 +72,7 @@ func (d *dependents) check(key string) {
 	if e == nil {
 		return
 	}
-	if d.moved(e) {
+	if d.moved(e) || d.switched(e) {
 		e.op.Unlock()
 		d.reload(key)
 		return
@@ -117,6 +117,19 @@ func (d *dependents) moved(e *entry) bool {
 	}
 	_ = m.link(src, p.cfg) // the load reports what is missing
 	return !slices.Equal(ensemble.StepKeys(p.cfg), ensemble.StepKeys(cfg))
+}
+
+// switched reports whether a loaded ensemble is decoupled and the models of its steps are not any more, or the reverse.
+// e.op is held.
+func (d *dependents) switched(e *entry) bool {
+	d.m.mu.Lock()
+	cfg, loaded := e.cfg, len(e.models()) > 0
+	d.m.mu.Unlock()
+	if !loaded || cfg.GetEnsembleScheduling() == nil {
+		return false
+	}
+	decoupled, err := ensemble.Decoupled(cfg, d.m.stepConfig)
+	return err == nil && decoupled != cfg.GetModelTransactionPolicy().GetDecoupled()
 }
 
 // reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the

@@ -125,6 +125,9 @@ func checkTraits(s Spec) error {
 	if s.Backend != nil { // an ensemble has none
 		traits = s.Backend.Traits()
 	}
+	if traits.IgnoresExtras {
+		return nil
+	}
 	if !traits.BatchIO && len(s.Config.GetBatchInput())+len(s.Config.GetBatchOutput()) > 0 {
 		return status.Errorf(status.Unsupported,
 			"backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
@@ -438,6 +441,9 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 		return newBatcher(s.Config, coresBusy), nil
 	}
 	p, err := sequencePolicy(s.ModelFolder, s.Config)
+	if s.Backend.Traits().IgnoresExtras {
+		p.States = nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -128,17 +128,10 @@ func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup
 		if err != nil {
 			return err
 		}
-		why := ""
-		switch {
-		case part.GetModelTransactionPolicy().GetDecoupled():
-			why = "is decoupled"
-		case part.GetSequenceBatching() != nil:
-			why = "has sequence_batching"
-		}
-		if why != "" {
+		if part.GetSequenceBatching() != nil {
 			return status.Errorf(status.InvalidArg,
-				"the response cache cannot serve ensemble '%s': model '%s' %s; turn response_cache off", name,
-				s.GetModelName(), why)
+				"the response cache cannot serve ensemble '%s': model '%s' has sequence_batching; turn response_cache "+
+					"off", name, s.GetModelName())
 		}
 		if err := cacheable(name, part, models); err != nil {
 			return err

@@ -129,6 +129,9 @@ func sortedKeys(m protoreflect.Map) []protoreflect.MapKey {
 }
 
 func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	if fd.FullName() == "inference.ModelInstanceGroup.SecondaryDevice.device_id" {
+		return append(strconv.AppendInt(append(b, '"'), v.Int(), 10), '"') // Triton makes other int64 fields numbers
+	}
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		return appendMessage(b, v.Message())

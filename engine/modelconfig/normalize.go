@@ -76,7 +76,7 @@ func normalizeGroups(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 			}
 		}
 		applyPreferred(g, o)
-		if g.Count == 0 {
+		if g.Count < 1 {
 			g.Count = defaultCount(g.Kind, cfg.Backend)
 		}
 		if g.Kind == inferencepb.ModelInstanceGroup_KIND_GPU && len(g.Gpus) == 0 {
@@ -114,7 +114,7 @@ func applyPreferred(g *inferencepb.ModelInstanceGroup, o NormalizeOptions) {
 				continue
 			}
 		}
-		if g.Count == 0 && p.Count > 0 {
+		if g.Count < 1 && p.Count > 0 {
 			g.Count = p.Count
 		}
 	}

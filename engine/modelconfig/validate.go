@@ -128,6 +128,9 @@ func (c *checker) backend() {
 			"ensemble_scheduling is set, but platform is %q", cfg.Platform)
 	case cfg.Backend == "" && cfg.Platform == "":
 		c.err("backend", "add a line such as backend: \"onnxruntime\"", "neither backend nor platform is given")
+	case cfg.Backend != "" && cfg.Platform != "" && len(platformsOf(cfg.Backend)) == 0:
+		c.warn("platform", "leave the platform out",
+			"platform %q does nothing beside backend %q", cfg.Platform, cfg.Backend)
 	case cfg.Platform != "" && !KnownPlatform(cfg.Platform):
 		c.err("platform", didYouMean(cfg.Platform, platformNames(), "write a backend and leave the platform out"),
 			"unexpected platform type '%s' for %s", cfg.Platform, cfg.Name)

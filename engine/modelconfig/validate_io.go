@@ -51,8 +51,10 @@ func (c *checker) tensor(t modelTensor, kind, path string, seen map[string]bool)
 	case name == "":
 		c.err(path+".name", "add a name", "%s has no name", path)
 		name = path
+	case seen[name] && kind == "input": // no request could have both
+		c.err(path+".name", "remove one, or give it its own name", "there are two inputs %q", name)
 	case seen[name]:
-		c.err(path+".name", "remove one, or give it its own name", "there are two %ss %q", kind, name)
+		c.warn(path+".name", "remove one, or give it its own name", "there are two outputs %q", name)
 	}
 	seen[name] = true
 	if t.GetDataType() == inferencepb.DataType_TYPE_INVALID {

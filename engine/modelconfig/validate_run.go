@@ -22,18 +22,16 @@ func (c *checker) instances() {
 	for i, g := range c.cfg.InstanceGroup {
 		at := indexed("instance_group", i)
 		if names[g.Name] && g.Name != "" {
-			c.err(at+".name", "use another name, or leave it out", "two instance groups have the name %q", g.Name)
+			c.warn(at+".name", "use another name, or leave it out", "two instance groups have the name %q", g.Name)
 		}
 		names[g.Name] = true
 		switch {
-		case g.Count < 0:
-			c.err(at+".count", "use 1 or more", "instance group %d has count %d", i, g.Count)
 		case g.Count > maxInstances:
 			c.err(at+".count", fmt.Sprintf("use at most %d; as many as there are cores is plenty", maxInstances),
 				"instance group %d has count %d", i, g.Count)
-		case g.Count == 0 && c.o.Positions.Has(at+".count"):
+		case g.Count < 1 && c.o.Positions.Has(at+".count"):
 			c.warn(at+".count", "use 1 or more, or leave it out",
-				"instance group %d has count 0, which means the default count", i)
+				"instance group %d has count %d, which means the default count", i, g.Count)
 		}
 		c.devices(g, i, at)
 		c.limiter(g.RateLimiter, at+".rate_limiter", global)
@@ -215,7 +213,7 @@ func (c *checker) warmupInput(name string, in *inferencepb.ModelWarmup_Input, at
 func (c *checker) extras() {
 	cfg := c.cfg
 	if _, ok := cfg.Parameters[""]; ok {
-		c.err(`parameters[""]`, "write key: …", "a parameter has an empty key")
+		c.warn(`parameters[""]`, "write key: …", "a parameter has an empty key")
 	}
 	for _, k := range sortedMapKeys(cfg.MetricTags) {
 		if !labelName("_" + k) { // the metrics have tags with this prefix, as Triton's

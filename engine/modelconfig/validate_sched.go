@@ -14,8 +14,9 @@ func (c *checker) scheduling() {
 	cfg := c.cfg
 	decoupled, cached := cfg.GetModelTransactionPolicy().GetDecoupled(), cfg.GetResponseCache().GetEnable()
 	if decoupled && cached {
-		c.err("response_cache", "turn one of the two off",
-			"a decoupled model sends any number of responses, which the response cache cannot keep")
+		c.err("response_cache", "",
+			"Response Cache does not currently support model %s with 'decoupled' transaction policy. "+
+				"Please disable the response cache.", cfg.Name)
 	}
 	if d := cfg.GetDynamicBatching(); d != nil {
 		c.dynamic(d)
@@ -77,7 +78,9 @@ func (c *checker) dynamic(d *inferencepb.ModelDynamicBatching) {
 	c.queue(d.DefaultQueuePolicy, at+".default_queue_policy", d.PreserveOrdering)
 	for _, level := range slices.Sorted(maps.Keys(d.PriorityQueuePolicy)) {
 		elem := fmt.Sprintf("%s.priority_queue_policy[\"%d\"]", at, level)
-		if level == 0 || level > levels {
+		if levels == 0 {
+			c.warn(elem, "set priority_levels", "priority_queue_policy does nothing while priority_levels is 0")
+		} else if level == 0 || level > levels {
 			c.err(elem, fmt.Sprintf("use a level from 1 to priority_levels, which is %d", levels),
 				"priority_queue_policy has level %d", level)
 		}

@@ -56,6 +56,13 @@ func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	return all, nil
 }
 
+// Traits implements backend.Backend. Unlike a model's own code, such a backend has batch inputs and states in Triton.
+func (b *based) Traits() backend.Traits {
+	traits := b.Backend.Traits()
+	traits.IgnoresExtras = false
+	return traits
+}
+
 // path returns the path of the backend's model.py. Those of the server are unpacked first.
 func (b *based) path() (string, error) {
 	if b.file != "" {

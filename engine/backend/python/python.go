@@ -96,7 +96,9 @@ func New(o Options) (*Backend, error) {
 func (b *Backend) Name() string { return modelconfig.BackendPython }
 
 // Traits implements backend.Backend.
-func (b *Backend) Traits() backend.Traits { return backend.Traits{ParallelInstances: true} }
+func (b *Backend) Traits() backend.Traits {
+	return backend.Traits{ParallelInstances: true, IgnoresExtras: true}
+}
 
 // Close kills the processes that have completed a configuration and were not used.
 func (b *Backend) Close() {
