@@ -11,7 +11,29 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/engine"
+	"nereid/store"
 )
+
+// A crash between the revision and the file leaves the older text in service: the revision must not say that it was
+// saved.
+func TestAChangeThatACrashPreventedIsNotShownAsSaved_B23(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	first := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_size: 2\n"})
+	was, lost := "max_batch_size: 2\n", "max_batch_size: 3\n"
+	rev, err := r.Store.AddRevision(t.Context(), store.Revision{Model: "ready", Source: store.SourceConsole,
+		Before: &was, After: &lost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
+	outcomes := map[int64]api.SaveOutcome{}
+	for _, l := range list {
+		outcomes[l.ID] = l.Outcome
+	}
+	if outcomes[rev.ID] != api.SaveFailed || outcomes[first.Revision.ID] != api.SaveLoaded || list[0].Source != "disk" {
+		t.Errorf("revisions = %+v", list)
+	}
+}
 
 func TestConfigSaveReloadAndUndo(t *testing.T) {
 	r := newRig(t, engine.ModePoll)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,6 +72,45 @@ func TestReplace(t *testing.T) {
 			t.Errorf("the folder has %q", got)
 		}
 	})
+}
+
+func TestRemoveLeftLeavesFilesThatAreBeingWritten(t *testing.T) {
+	dir := t.TempDir()
+	const killed, living = ".config.pbtxt.nereid-ABCDEFGHIJKLMNOP", ".config.pbtxt.nereid-ABCDEFGHIJKLMNO2"
+	for _, name := range []string{killed, living, ".config.pbtxt", "x.nereid-ABCDEFGHIJKLMNOP"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, living))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Lock(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveLeft(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(t, dir), ".config.pbtxt "+living+" x.nereid-ABCDEFGHIJKLMNOP"; got != want {
+		t.Errorf("the folder has %q, want %q", got, want)
+	}
+}
+
+func TestRemoveAndRename(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "sub", "to")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(from, []byte("x"), 0o600),
+		SyncTree(dir), Rename(from, to), Remove(from), Remove(to)); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir) + names(t, filepath.Dir(to)); got != "sub" {
+		t.Errorf("the folders have %q", got)
+	}
+	if err := Rename(from, to); err == nil {
+		t.Error("a file that is not there was renamed")
+	}
 }
 
 func TestCopy(t *testing.T) {

@@ -1,10 +1,15 @@
 """Imports through the GUI's interface: they run no code before the user agrees, and a crash leaves nothing half made."""
 
+import contextlib
+import http.client
 import io
 import json
-import pathlib
+import os
 import pickle
+import random
+import re
 import shutil
+import signal
 import subprocess
 import tarfile
 import urllib.parse
@@ -13,7 +18,7 @@ import zipfile
 import pytest
 
 import models
-from harness import REFERENCE, ROOT, Server, until
+from harness import REFERENCE, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
 
@@ -198,3 +203,137 @@ def test_B13_a_configuration_that_begins_to_run_code_needs_consent(importer, pla
     request = {"baseRevision": back["revision"]["id"]}
     assert importer.call("POST", restore, request).status == 412
     importer.ok("POST", restore, {**request, "consentCode": True})
+
+
+def hidden(repo):
+    """What an import leaves when it is not finished."""
+    return sorted(str(p.relative_to(repo)) for p in repo.rglob(".*nereid*"))
+
+
+def kill_during_imports(work, rounds, seed):
+    """Replaces a model again and again, and kills the server at some point of each import. Afterwards the model is the
+    last acknowledged one or the one in flight, nothing half made is left, and what was replaced is in the trash."""
+    repo, chance, served = work / "models", random.Random(seed), [0]
+    models.write_identity(repo, "m")
+    config = (repo / "m/config.pbtxt").read_text() + "# version %d\n"
+    onnx, weights = (repo / "m/1/model.onnx").read_bytes(), bytes(8 << 20)
+    (repo / "m/config.pbtxt").write_text(config % 0)
+    s = Server(repo, work, "--model-control-mode=explicit", "--load-model=m")
+    s.start()
+    try:
+        for n in range(1, rounds + 1):
+            gui = Console(s)
+            staged = gui.stage({"m/config.pbtxt": (config % n).encode(), "m/1/model.onnx": onnx,
+                                "m/1/weights.bin": weights})
+            path, loaded = f"/api/imports/{staged['id']}", False
+            gui.ok("POST", path + "/commit", {"replace": True})
+            for _ in range(chance.choice([0, 2, 5, 10, 20, 50, 1000])):
+                if loaded := gui.ok("GET", path)["state"] == "loaded":
+                    break
+            s.kill()
+            s.start()
+            gui = Console(s)
+            assert hidden(repo) == [], f"round {n}"
+            now = gui.ok("GET", "/api/models/m")
+            expected = [config % n] if loaded else [config % served[-1], config % n]
+            assert now["state"] == "READY" and now["configText"] in expected, (n, loaded, now["configText"][-20:])
+            if now["configText"] == config % n:
+                served.append(n)
+            texts = [(p / "config.pbtxt").read_text() for p in (work / "data/trash").glob("*/model")]
+            lost = [i for i in served[:-1] if texts.count(config % i) != 1]
+            assert not lost, f"round {n}: models that were replaced are not in the trash: {lost}"
+            assert len(gui.ok("GET", "/api/trash")["items"]) == len(texts)
+            for revision in gui.ok("GET", "/api/models/m/revisions")["revisions"]:
+                if revision["source"] != "import" or revision["outcome"] == "failed":
+                    continue
+                after = gui.ok("GET", f"/api/models/m/revisions/{revision['id']}")["after"]
+                assert after in [config % i for i in served], f"round {n}: revision {revision} was never in place"
+    finally:
+        s.kill()
+    print(f"{rounds} imports were killed, {rounds + 1 - len(served)} of them before they were in service")
+
+
+def test_B23_a_killed_import_leaves_nothing_half_made(tmp_path):
+    kill_during_imports(tmp_path, 15, seed=1)
+
+
+@pytest.mark.soak
+def test_B23_many_killed_imports(tmp_path):
+    kill_during_imports(tmp_path, 150 if os.environ.get("NEREID_SOAK") == "full" else 5, seed=2)
+
+
+def test_B23_the_first_start_after_an_older_program_cleans_up(plain, tmp_path):
+    """Folders that older programs left: one that was replaced goes to the trash, an empty one is removed."""
+    repo = tmp_path / "models"
+    models.write_identity(repo, "m")
+    shutil.copytree(repo / "m", repo / ".nereid-ABCDEFGHIJKLMNOP")
+    with open(repo / ".nereid-ABCDEFGHIJKLMNOP/config.pbtxt", "a") as f:
+        f.write('name: "m"\n')
+    (repo / ".nereid-ABCDEFGHIJKLMNO2").mkdir()
+    (repo / ".nereid-somebody's own").mkdir()
+    (repo / "m/.config.pbtxt.nereid-ABCDEFGHIJKLMNOP").write_text("half")
+    with Server(repo, tmp_path) as s:
+        trash = Console(s).ok("GET", "/api/trash")["items"]
+        assert [(t["model"], t["from"]) for t in trash] == [("m", str(repo / "m"))]
+        assert hidden(repo) == [".nereid-somebody's own"]
+        assert s.state("m") == "READY"
+
+
+def test_B23_an_import_that_ends_the_server_is_undone(plain, tmp_path):
+    """If loading a new model ends the server, the next start serves the model that it replaced."""
+    compiler = shutil.which("cc")
+    assert compiler, "the tests of native libraries need cc"
+    (onnx, config), repo = plain, tmp_path / "models"
+    models.write_identity(repo, "m")
+    (tmp_path / "ops.c").write_text("""#include <stdlib.h>
+__attribute__((constructor)) static void run(void) { _Exit(77); }
+void *RegisterCustomOps(void *options, const void *api) { return 0; }
+""")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "ops.so", tmp_path / "ops.c"], check=True)
+    config = config.replace('name: "plain"', "") + 'model_operations { op_library_filename: "ops.so" }\n'
+    files = {"m/config.pbtxt": config.encode(), "m/1/model.onnx": onnx,
+             "m/1/ops.so": (tmp_path / "ops.so").read_bytes()}
+    s = Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=*")
+    s.start()
+    try:
+        for name in "m", "other":
+            gui = Console(s)
+            staged = gui.stage(files)
+            gui.ok("PUT", f"/api/imports/{staged['id']}/config", {"name": name})
+            with contextlib.suppress(OSError, http.client.HTTPException):  # the server may end before it answers
+                gui.call("POST", f"/api/imports/{staged['id']}/commit", {"replace": True, "consentCode": True})
+            assert s.process.wait(60) == 77
+            s.start()
+            assert s.state("m") == "READY" and s.state("other") == ""
+            assert name in [t["model"] for t in Console(s).ok("GET", "/api/trash")["items"]]
+            assert hidden(repo) == []
+    finally:
+        s.kill()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_B24_an_import_is_on_the_disk_before_it_is_acknowledged(plain, tmp_path):
+    """Each file and folder of an import is synced before it takes its place, and the repository after that."""
+    (onnx, config), repo, calls = plain, tmp_path / "models", tmp_path / "calls"
+    models.write_identity(repo, "m")
+    with Server(repo, tmp_path, "--model-control-mode=explicit") as s:
+        gui = Console(s)
+        staged = gui.stage({"m/config.pbtxt": config.replace('name: "plain"', "").encode(), "m/1/model.onnx": onnx,
+                            "m/1/weights.bin": b"w"})
+        trace = subprocess.Popen(["strace", "-f", "-y", "-s", "4096", "-o", calls, "-e",
+                                  "trace=fsync,fdatasync,rename,renameat,renameat2", "-p", str(s.process.pid)],
+                                 stderr=subprocess.PIPE, text=True)
+        try:
+            assert "attached" in trace.stderr.readline()
+            done = gui.commit(staged, replace=True)
+        finally:
+            trace.send_signal(signal.SIGINT)
+            trace.wait(60)
+    assert done["state"] == "loaded", done
+    lines = calls.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if f'"{repo}/m"' in line and "rename" in line and "/.nereid-" in line)
+    part = re.search(rf'"({re.escape(str(repo))}/\.nereid-\w+)"', lines[at])[1]
+    synced = {m[1] for line in lines[:at] if (m := re.search(r"(?:fsync|fdatasync)\(\d+<([^>]+)>", line))}
+    for path in "", "/1", "/1/model.onnx", "/1/weights.bin":
+        assert part + path in synced, f"{path} is not synced before it is in its place; synced: {synced}"
+    assert any(f"<{repo}>" in line and "sync(" in line for line in lines[at:]), "the repository is not synced"

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -40,6 +38,9 @@ func (w *Writer) Sync(ctx context.Context, m catalog.Model) (store.Revision, err
 	}
 	if err != nil || m.Folder == "" || equalText(last.After, m.Text) {
 		return last, err
+	}
+	if last.Outcome == "" { // the model's lock is held, so nobody is about to write it
+		w.SetOutcome(ctx, &last, api.SaveFailed, "the server ended before the change was in place")
 	}
 	return w.Store.AddRevision(ctx, store.Revision{
 		Model: m.Name, Source: store.SourceDisk, Before: last.After, After: m.Text, Outcome: string(api.SaveSaved),
@@ -151,10 +152,7 @@ func (w *Writer) recordSave(rev store.Revision, out api.SaveResult) {
 // writeFile replaces config.pbtxt, or removes it for nil.
 func writeFile(path string, text *string) error {
 	if text == nil {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return durable.Remove(path)
 	}
 	return durable.Replace(path, []byte(*text), 0o644)
 }

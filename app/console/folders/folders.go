@@ -52,21 +52,34 @@ func NewID() string { return rand.Text()[:16] }
 // Hidden returns the path of a new hidden folder in dir. The engine does not take hidden folders for models.
 func Hidden(dir string) string { return filepath.Join(dir, ".nereid-"+NewID()) }
 
-// Move renames a folder. Between file systems it first copies the folder to a hidden name beside the target, so that
-// the target is complete or absent.
+// OldName is what Hidden's name has at its end while Exchange has no atomic way: the folder is what was in the place.
+const OldName = "-old"
+
+// PartName is what Hidden's name has at its end for a folder that is half copied or half removed.
+const PartName = "-part"
+
+// Move renames a folder, durably. Between file systems it first copies the folder to a hidden name beside the target,
+// so that the target is complete or absent.
 func Move(from, to string) error {
-	err := os.Rename(from, to)
+	err := durable.Rename(from, to)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	part := Hidden(filepath.Dir(to))
-	if err := copyTree(from, part); err != nil {
+	part := Hidden(filepath.Dir(to)) + PartName
+	if err = copyTree(from, part); err == nil {
+		err = durable.SyncTree(part)
+	}
+	if err == nil {
+		err = durable.Rename(part, to)
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
-	if err := os.Rename(part, to); err != nil {
-		return errors.Join(err, os.RemoveAll(part))
+	gone := Hidden(filepath.Dir(from)) + PartName // a crash must not leave half of it under its name
+	if err := os.Rename(from, gone); err != nil {
+		return err
 	}
-	return os.RemoveAll(from)
+	return os.RemoveAll(gone)
 }
 
 // copyTree copies regular files, folders and links. It refuses other files.
@@ -92,9 +105,9 @@ func copyTree(from, to string) error {
 	})
 }
 
-// exchangeByRenames swaps two folders where the system cannot do it in one step.
+// exchangeByRenames swaps two folders where the system cannot do it in one step. In between, b is a+OldName.
 func exchangeByRenames(a, b string) error {
-	aside := Hidden(filepath.Dir(b))
+	aside := a + OldName
 	if err := os.Rename(b, aside); err != nil {
 		return err
 	}

@@ -80,16 +80,17 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 // commit installs an import and publishes how that ended.
 func (h *Handler) commit(ctx context.Context, s *staged) {
 	s.mu.Lock()
-	root, from, config, agreed := s.view.Repository, s.dir, s.view.Config, s.view.Code
-	name := h.Catalog.KeyIn(root, s.view.Name)
+	in := incoming{name: h.Catalog.KeyIn(s.view.Repository, s.view.Name), root: s.view.Repository, from: s.dir,
+		config: s.view.Config, agreed: s.view.Code}
 	s.mu.Unlock()
 	start := time.Now()
-	err := h.install(ctx, s, name, root, from, config, agreed)
+	err := h.install(ctx, s, in)
 	took := time.Since(start)
 	if err != nil {
-		h.Recorder.Event(history.Event{Kind: history.ImportFailed, Model: name, Text: strings.TrimSpace(err.Error())})
+		h.Recorder.Event(history.Event{Kind: history.ImportFailed, Model: in.name,
+			Text: strings.TrimSpace(err.Error())})
 	} else {
-		h.Recorder.Event(history.Event{Kind: history.Import, Model: name, Text: "imported into " + root,
+		h.Recorder.Event(history.Event{Kind: history.Import, Model: in.name, Text: "imported into " + in.root,
 			Detail: history.Took(took)})
 	}
 	h.Catalog.Changed()
@@ -109,65 +110,111 @@ func (h *Handler) commit(ctx context.Context, s *staged) {
 	h.publish(s)
 }
 
+// incoming is a staged model that is to be installed.
+type incoming struct {
+	name   string // the engine's
+	root   string // the repository
+	from   string // the staged folder
+	config string // the text for config.pbtxt; "": the folder has what it needs
+	agreed code.List
+}
+
 // install copies the staged model beside its place in the repository, exchanges the two and loads the model. If that
-// fails, it restores what was there.
-func (h *Handler) install(ctx context.Context, s *staged, name, root, from, config string, agreed code.List) error {
-	defer h.Catalog.Lock(name)()
-	_, plain := repo.Split(name)
-	place := filepath.Join(root, plain)
+// fails, it restores what was there. What it promises after a crash is at cleanUp.
+func (h *Handler) install(ctx context.Context, s *staged, in incoming) error {
+	defer h.Catalog.Lock(in.name)()
+	_, plain := repo.Split(in.name)
+	place := filepath.Join(in.root, plain)
 	old, err := catalog.ReadConfig(filepath.Join(place, repo.ConfigName))
 	if err != nil {
 		return err
 	}
-	part := folders.Hidden(root)
+	part := folders.Hidden(in.root)
+	if err := os.Mkdir(part, 0o755); err != nil {
+		return err
+	}
+	keep := false
 	defer func() {
+		if keep {
+			return
+		}
 		if err := os.RemoveAll(part); err != nil {
 			h.Log.Warn("a folder of an import cannot be removed", "folder", part, "err", err)
 		}
 	}()
-	if err := h.copyModel(ctx, s, from, part); err != nil {
-		return fmt.Errorf("copy into the repository: %w", err)
+	j, err := writeJournal(part, place)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := h.prepare(ctx, s, in, part, plain); err != nil {
+		return err
 	}
 	var text *string
-	if config != "" {
-		text = &config
-		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(config), 0o644); err != nil {
-			return err
-		}
+	if in.config != "" {
+		text = &in.config
 	}
-	// The question was about these files and this text: nothing else may run.
-	if runs, err := code.Find(part, plain, config); err != nil {
-		return err
-	} else if !slices.Equal(runs, agreed) {
-		return errors.Join(rest.Errorf(api.CodeConsent, "the staged files have changed since the question"),
-			code.Ask(runs))
-	}
-	rev, err := h.Writer.Store.AddRevision(ctx, store.Revision{Model: name, Source: store.SourceImport, Before: old,
+	rev, err := h.Writer.Store.AddRevision(ctx, store.Revision{Model: in.name, Source: store.SourceImport, Before: old,
 		After: text})
 	if err != nil {
 		return err
 	}
 	h.step(s, "load", -1)
-	before := h.inService(name)
-	replaced, err := h.swapAndLoad(ctx, part, place, name)
+	before := h.inService(in.name)
+	replaced, err := h.swapAndLoad(ctx, j, part, place, in.name)
 	if err != nil {
 		h.Writer.SetOutcome(ctx, &rev, api.SaveFailed, strings.TrimSpace(err.Error()))
 		if old != nil || text != nil {
-			h.Writer.Note(ctx, store.Revision{Model: name, Source: store.SourceRestore, Restores: rev.ID, Before: text,
-				After: old})
+			h.Writer.Note(ctx, store.Revision{Model: in.name, Source: store.SourceRestore, Restores: rev.ID,
+				Before: text, After: old})
 		}
 		return err
 	}
 	h.Writer.SetOutcome(ctx, &rev, api.SaveLoaded, "")
-	if after := h.inService(name); replaced && !slices.Equal(before, after) {
-		h.Writer.Note(ctx, configs.VersionsRevision(name, before, after))
+	if after := h.inService(in.name); replaced && !slices.Equal(before, after) {
+		h.Writer.Note(ctx, configs.VersionsRevision(in.name, before, after))
 	}
 	if replaced {
-		if _, err := h.Trash.Put(name, part, place); err != nil {
-			h.Log.Warn("a model that was replaced cannot be kept in the trash", "model", name, "err", err)
+		keep = !h.discard(in.name, part, place)
+	}
+	if !keep {
+		if err := durable.Remove(filepath.Join(place, placedName)); err != nil {
+			h.Log.Warn("the journal of an import cannot be removed", "model", in.name, "err", err)
 		}
 	}
 	return nil
+}
+
+// prepare makes the model folder part of a staged model, complete and on the disk.
+func (h *Handler) prepare(ctx context.Context, s *staged, in incoming, part, plain string) error {
+	if err := h.copyModel(ctx, s, in.from, part); err != nil {
+		return fmt.Errorf("copy into the repository: %w", err)
+	}
+	if in.config != "" {
+		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(in.config), 0o644); err != nil {
+			return err
+		}
+	}
+	// The question was about these files and this text: nothing else may run.
+	runs, err := code.Find(part, plain, in.config)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(runs, in.agreed) {
+		return errors.Join(rest.Errorf(api.CodeConsent, "the staged files have changed since the question"),
+			code.Ask(runs))
+	}
+	return durable.SyncTree(part)
+}
+
+// discard moves a model that was replaced to the trash, and reports whether it did.
+func (h *Handler) discard(name, folder, place string) bool {
+	_, err := h.Trash.Put(name, folder, place)
+	if err != nil {
+		h.Log.Warn("a model that was replaced cannot be moved to the trash; the next start tries again",
+			"model", name, "folder", folder, "err", err)
+	}
+	return err == nil
 }
 
 func (h *Handler) inService(name string) []int64 {
@@ -178,7 +225,7 @@ func (h *Handler) inService(name string) []int64 {
 // swapAndLoad puts the folder part in the place of a model and loads it. An existing model is exchanged in one step, so
 // that polling never finds the place empty. If the load fails, the exchange is undone. replaced reports that part is
 // now the folder that was there before.
-func (h *Handler) swapAndLoad(ctx context.Context, part, place, name string) (replaced bool, err error) {
+func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name string) (replaced bool, err error) {
 	_, err = os.Lstat(place)
 	switch {
 	case err == nil:
@@ -186,10 +233,15 @@ func (h *Handler) swapAndLoad(ctx context.Context, part, place, name string) (re
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.Rename(part, place)
 	}
+	if err == nil {
+		err = durable.SyncFolder(filepath.Dir(place))
+	}
 	if err != nil {
 		return replaced, err
 	}
-	err = h.Engine.Reload(ctx, name)
+	if err = h.Engine.Reload(ctx, name); err == nil {
+		err = j.placed(place)
+	}
 	switch {
 	case err == nil:
 		return replaced, nil
@@ -197,7 +249,11 @@ func (h *Handler) swapAndLoad(ctx context.Context, part, place, name string) (re
 		h.Engine.Remove(name)
 		return false, errors.Join(err, os.RemoveAll(place))
 	}
-	if undo := folders.Exchange(part, place); undo != nil {
+	undo := folders.Exchange(part, place)
+	if undo == nil {
+		undo = durable.SyncFolder(filepath.Dir(place))
+	}
+	if undo != nil {
 		return true, errors.Join(err, undo)
 	}
 	// The engine still serves the old model. The reload only shows it that the old files are back.

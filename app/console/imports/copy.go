@@ -13,11 +13,10 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/folders"
 	"nereid/app/console/rest"
-	"nereid/app/durable"
 )
 
-// copyModel copies a staged model folder into a repository and publishes the progress. It links files where the file
-// system can do that, since staged files are never changed in place.
+// copyModel copies a staged model folder into the folder to, which exists, and publishes the progress. The caller syncs
+// the files. copyModel links files where the file system can do that, since staged files are never changed in place.
 func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) error {
 	total, err := folderSize(from)
 	if err != nil {
@@ -32,12 +31,15 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 			h.step(s, "copy", float64(done)/float64(max(total, 1)))
 		}
 	}
-	err = filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		at := filepath.Join(to, strings.TrimPrefix(p, from))
-		if d.IsDir() {
+		switch {
+		case p == from: // to is there already
+			return nil
+		case d.IsDir():
 			return os.Mkdir(at, 0o755)
 		}
 		if os.Link(p, at) == nil {
@@ -50,7 +52,6 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 		}
 		return copyFile(ctx, p, at, wrote)
 	})
-	return errors.Join(err, durable.SyncFolder(to))
 }
 
 // folderSize returns the bytes of the files in a folder.
@@ -90,5 +91,5 @@ func copyFile(ctx context.Context, from, to string, wrote func(int)) error {
 	if err == io.EOF {
 		err = nil
 	}
-	return errors.Join(err, out.Sync(), out.Close())
+	return errors.Join(err, out.Close())
 }

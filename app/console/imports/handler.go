@@ -51,13 +51,16 @@ type Handler struct {
 	staged map[string]*staged // by ID; guarded by mu
 }
 
-// New makes a Handler. It removes the imports that an earlier process left.
+// New makes a Handler. It removes the imports that an earlier process left, and finishes or undoes those that it was
+// putting into a repository. The engine has loaded no model yet.
 func New(o Options) (*Handler, error) {
 	dir := filepath.Join(o.DataDir, "imports")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	return &Handler{Options: o, staged: map[string]*staged{}}, nil
+	h := &Handler{Options: o, staged: map[string]*staged{}}
+	h.cleanUp()
+	return h, nil
 }
 
 // Close removes all imports. The tasks have ended.

@@ -12,6 +12,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
+	"nereid/app/console/models"
 	"nereid/app/console/stream"
 	"nereid/app/console/tasks"
 )
@@ -38,7 +39,7 @@ func newHandler(t *testing.T) *Handler {
 	h, err := New(Options{
 		DataDir: t.TempDir(), Catalog: catalog.New(catalog.Options{Repositories: []string{t.TempDir()}}),
 		Checker: &configs.Checker{}, Streams: stream.NewHub(), Tasks: tasks.NewGroup(),
-		Log: slog.New(slog.DiscardHandler),
+		Trash: &models.Trash{Dir: filepath.Join(t.TempDir(), "trash")}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

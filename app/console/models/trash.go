@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,12 +40,30 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 		err = durable.Replace(filepath.Join(at, "item.json"), b, 0o600)
 	}
 	if err == nil {
+		err = durable.SyncFolder(t.Dir)
+	}
+	if err == nil {
 		err = folders.Move(folder, filepath.Join(at, "model"))
 	}
 	if err != nil {
 		return item, errors.Join(err, os.RemoveAll(at))
 	}
 	return item, nil
+}
+
+// RemoveLeft removes what a process left that ended while it moved a model: an item without its model. The model is
+// where it was.
+func (t *Trash) RemoveLeft(log *slog.Logger) {
+	entries, _ := os.ReadDir(t.Dir) // it may not exist yet
+	for _, e := range entries {
+		at := filepath.Join(t.Dir, e.Name())
+		if _, err := os.Lstat(filepath.Join(at, "model")); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.RemoveAll(at); err != nil {
+			log.Warn("an incomplete folder in the trash cannot be removed", "folder", at, "err", err)
+		}
+	}
 }
 
 // list returns what is in the trash, the newest first. It leaves out what cannot be read.
