@@ -149,7 +149,7 @@ test: setup build desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
 soak: setup-python setup-onnxruntime build loadgen
-	@$(RUNTESTS) -only "$(or $(ONLY),soak,soak-go,fuzz)" -soak -fuzztime $(or $(FUZZTIME),10m)
+	@$(RUNTESTS) -only "$(or $(ONLY),soak,soak-go,bounds,fuzz)" -soak -fuzztime $(or $(FUZZTIME),10m)
 
 # The wheels are large, so only these targets download them. Without a GPU, test-gpu prints this and exits with status 2.
 GPU_WHEELS := "onnxruntime-gpu[cuda,cudnn]==1.31.1" "tensorrt-cu13-libs==10.16.1.11"

@@ -12,6 +12,7 @@ from harness import REFERENCE, ROOT, Server
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: long cases; NEREID_SOAK=full runs them at full length")
+    config.addinivalue_line("markers", "bounds: make soak runs it again and checks its bounds in time")
     config.addinivalue_line("markers", "desktop: needs the desktop build and Xvfb")
     config.addinivalue_line("markers", "frameworks: needs PyTorch, TensorFlow and OpenVINO: make test-frameworks")
 

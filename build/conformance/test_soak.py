@@ -225,24 +225,6 @@ def rss_mb(pid):
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-@pytest.mark.skipif(REFERENCE, reason="tests this server's shutdown")
-def test_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, good):
-    """After SIGTERM under load, the server exits soon and with status 0."""
-    build_loadgen()
-    with Server(good, tmp_path) as s:
-        clients = load(s, "http", 16, 3, "batched", "identity")
-        time.sleep(1.5)
-        begin = time.monotonic()
-        status = s.stop(signal.SIGTERM, limit=60)
-        took = time.monotonic() - begin
-        clients.terminate()
-        out, _ = clients.communicate()
-        assert status == 0, s.log()[-2000:]
-        assert took < 25  # less than the 30 s that requests in flight may take
-        for fault in json.loads(out)["faults"] if out else []:
-            assert "is not the input" not in fault and "inside" not in fault, fault
-
-
 def console(server, method, path, value=None):
     """Sends a request to the console, as the page does."""
     body = None if value is None else json.dumps(value).encode()

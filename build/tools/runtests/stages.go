@@ -84,20 +84,21 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		all[i].onDemand = all[i].name == "unit" // a part of "go"
 	}
 	if full {
-		all = append(all, longStages(fuzzTime)...)
+		all = append(all, longStages(reports, fuzzTime)...)
 	}
 	return all
 }
 
 // longStages are the parts of "make soak" that "make test" lacks or has only in short: many connections and mutated
-// inputs in Go tests, memory over cycles of loading and unloading, and each fuzz target for fuzzTime.
-func longStages(fuzzTime time.Duration) []stage {
+// inputs in Go tests, memory over cycles of loading and unloading, bounds in time, and each fuzz target for fuzzTime.
+func longStages(reports string, fuzzTime time.Duration) []stage {
 	goSoak := goTest("soak-go", time.Hour, "-timeout", "40m", "-run",
 		"TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestHalfValidFramesEndTheProcess",
 		"./engine/...")
 	goSoak.env = []string{"NEREID_SOAK=full"}
 	return []stage{
 		goSoak,
+		pytest("bounds", reports, "bounds", 20*time.Minute, "NEREID_SOAK=full"),
 		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, parse: fromSteps,
 			argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()}},
 	}

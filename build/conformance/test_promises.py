@@ -1,0 +1,368 @@
+"""Promises of docs/reliability.md on a running server. Bounds in time depend on the load of the machine, so only make
+soak checks them."""
+
+import concurrent.futures
+import os
+import pathlib
+import queue
+import re
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+import tritonclient.grpc as tg
+import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
+
+import models
+from harness import BINARY, REFERENCE, Server, free_port, until
+from test_metrics import samples, scrape
+from test_options import address, refused
+from test_reliability import one, processes, python_model
+from test_soak import FULL
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="promises of the server under test")
+
+GATE = """    def execute(self, requests):
+        import os, time
+        for r in requests:
+            n = int(pb.get_input_tensor_by_name(r, "INPUT0").as_numpy()[0])
+            open(os.path.join(os.environ["HERE"], "inside.%d" % n), "w").close()
+            while not os.path.exists(os.path.join(os.environ["HERE"], "open")):
+                time.sleep(0.01)
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+def bound(seconds, begin):
+    """Checks a time only in make soak, which runs alone."""
+    took = time.monotonic() - begin
+    print(f"took {took:.3f} s of {seconds}")
+    assert not FULL or took <= seconds
+
+
+def infer(module, at, model, value):
+    with module.InferenceServerClient(at, **({"network_timeout": 600, "connection_timeout": 600} if module is th
+                                             else {})) as c:
+        i = module.InferInput("INPUT0", [1], "INT32")
+        i.set_data_from_numpy(np.array([value], np.int32))
+        return int(c.infer(model, [i]).as_numpy("OUTPUT0")[0])
+
+
+def here(folder):
+    return ["env", f"HERE={folder}", BINARY, "serve"]
+
+
+@pytest.mark.bounds
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_F5_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, sig):
+    """Eight requests are in the server, one of them in the model, when the signal arrives. All get their own answers.
+    Meanwhile the server takes no new ones."""
+    python_model(tmp_path / "models", "gate", GATE)
+    with Server(tmp_path / "models", tmp_path, command=here(tmp_path)) as s, \
+            concurrent.futures.ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(infer, *((th, s.http) if n % 2 else (tg, s.grpc)), "gate", n) for n in range(8)]
+        waiting = 'nv_inference_pending_request_count{model="gate",version="1"}'
+        until(lambda: samples(scrape(s))[waiting] == 7 and list(tmp_path.glob("inside.*")), 60, "not all are in", s.log)
+        s.process.send_signal(sig)
+        until(lambda: refused(address(s.http)) and refused(address(s.grpc)), 60, "it still listens", s.log)
+        assert s.process.poll() is None and not any(c.done() for c in calls)
+        begin = time.monotonic()
+        (tmp_path / "open").touch()
+        assert [c.result(120) for c in calls] == list(range(8))
+        assert s.process.wait(120) == 0, s.log()[-2000:]
+        bound(30, begin)
+
+
+def test_F5_a_second_signal_stops_at_once(tmp_path):
+    """The model never answers. The first signal waits for it, the second does not."""
+    python_model(tmp_path / "models", "gate", GATE)
+    with Server(tmp_path / "models", tmp_path, "--exit-timeout-secs=3600", command=here(tmp_path)) as s, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        call = pool.submit(infer, th, s.http, "gate", 1)
+        until(lambda: list(tmp_path.glob("inside.*")), 60, "it is not in", s.log)
+        s.process.send_signal(signal.SIGTERM)
+        until(lambda: refused(address(s.http)), 60, "it still listens", s.log)
+        assert s.process.poll() is None
+        s.process.send_signal(signal.SIGTERM)
+        s.process.wait(60)
+        with pytest.raises(Exception):
+            call.result(60)
+
+
+def test_A19_line_breaks_and_escapes_stay_in_one_log_line(tmp_path):
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    nasty = "x\nI forged\r\x1b[31mred\x07"
+    with Server(repo, tmp_path, "--log-verbose=1", "--model-control-mode=explicit", "--load-model=m") as s:
+        begin = len(s.log())
+        body = {"id": nasty, "inputs": [{"name": nasty, "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}
+        assert s.post("/v2/models/m/infer", body).status == 400
+        quoted = "".join(f"%{b:02x}" for b in nasty.encode())
+        assert s.post(f"/v2/repository/models/{quoted}/load").status == 400
+        assert s.post(f"/v2/models/{quoted}/infer", body).status in (400, 404)
+        with socket.create_connection(address(s.http)) as raw:  # a client library would refuse to send this header
+            raw.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Note: a\x1b[31m\x07b\r\n\r\n")
+            raw.recv(1000)
+        s.post("/v2/repository/models/m/unload")
+        until(lambda: "successfully unloaded 'm'" in s.log(), 60, "the log does not go on", s.log)
+        for line in s.log()[begin:].splitlines():
+            assert re.match(r"[VIWE]\d{4} |\d{4}-\d\d-\d\dT", line), line
+            assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line), line
+
+
+@pytest.mark.bounds
+@pytest.mark.parametrize("text", ["x" * (50 << 20), "max_batch_size: 1\n" * 1_000_000,
+                                  "parameters { value { " * 100_000, "instance_group [ { count: 1000000000 } ]\n"],
+                         ids=["50 MB", "a million fields", "deep nesting", "a billion instances"])
+def test_B2_hostile_configurations_cost_little(tmp_path, text):
+    """Each is refused by file, and costs less than 200 MB; in less than a second, which make soak checks."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m") as s:
+        models.write(repo / "hostile/config.pbtxt", 'backend: "identity"\n' + text)
+        (repo / "hostile/1").mkdir()
+        before = peak(s.process.pid)
+        begin = time.monotonic()
+        answer = s.post("/v2/repository/models/hostile/load")
+        bound(1, begin)
+        assert answer.status in (400, 500) and "config.pbtxt" in answer.error, answer.body[:500]
+        assert peak(s.process.pid) - before < 200_000, (before, peak(s.process.pid))
+        assert s.get("/v2/models/m/ready").status == 200
+
+
+def peak(pid):
+    """The largest resident memory of a process so far, in kB."""
+    return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+DIES = """    def execute(self, requests):
+        import ctypes, os, signal
+        n = int(pb.get_input_tensor_by_name(requests[0], "INPUT0").as_numpy()[0])
+        if n == 1:
+            os._exit(3)
+        if n == 2:
+            ctypes.string_at(0)
+        if n == 3:
+            os.abort()
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+@pytest.mark.bounds
+@pytest.mark.parametrize("how", [1, 2, 3], ids=["os._exit", "SIGSEGV", "abort"])
+def test_D2_a_process_that_dies_fails_its_request_and_comes_back(tmp_path, how):
+    """Its request fails within 1 s, and it serves again within 30 s. Only make soak checks the times."""
+    python_model(tmp_path / "models", "dies", DIES)
+    with Server(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
+        assert c.infer("dies", one(9)).as_numpy("OUTPUT0").tolist() == [9]
+        begin = time.monotonic()
+        with pytest.raises(InferenceServerException, match="the process of model instance 'dies_0' ended"):
+            c.infer("dies", one(how))
+        bound(1, begin)
+        assert not c.is_model_ready("dies")
+        until(lambda: c.is_model_ready("dies"), 120, "it does not come back", s.log)
+        bound(30, begin)
+        assert c.infer("dies", one(8)).as_numpy("OUTPUT0").tolist() == [8]
+
+
+SENDS = """    def execute(self, requests):
+        import os
+        for r in requests:
+            sender = r.get_response_sender()
+            for n in range(1 << 30):
+                if sender.is_cancelled():
+                    break
+                sender.send(pb.InferenceResponse([pb.Tensor("OUTPUT0", np.array([n], np.int32))]))
+            sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def held(pid):
+    """What a server holds: open files of it and of its processes, the processes, and named shared memory."""
+    files = sum(len(os.listdir(f"/proc/{p}/fd")) for p in processes(pid))
+    return files, len(processes(pid)), sorted(n for n in os.listdir("/dev/shm") if "nereid" in n or "triton" in n)
+
+
+def test_D7_a_cancelled_stream_stops_a_model_that_still_sends(tmp_path):
+    """Each client leaves after the first responses. The model then stops, and nothing of the stream is left."""
+    repo = tmp_path / "models"
+    python_model(repo, "sends", SENDS)
+    config = repo / "sends/config.pbtxt"
+    config.write_text(config.read_text() + "model_transaction_policy { decoupled: true }\n")
+    with Server(repo, tmp_path) as s:
+        def stream():
+            got = queue.Queue()
+            with tg.InferenceServerClient(s.grpc) as c:
+                c.start_stream(callback=lambda result, error: got.put(error or result))
+                i = tg.InferInput("INPUT0", [1], "INT32")
+                i.set_data_from_numpy(np.zeros(1, np.int32))
+                c.async_stream_infer("sends", [i])
+                assert [int(got.get(timeout=60).as_numpy("OUTPUT0")[0]) for _ in range(3)] == [0, 1, 2]
+                c.stop_stream(cancel_requests=True)
+
+        stream()
+        until(lambda: ended(s) == 1, 60, "the model does not stop", s.log)
+        before = held(s.process.pid)
+        memory = resident(s.process.pid)
+        rounds = 200 if FULL else 20
+        for _ in range(rounds):
+            stream()
+        until(lambda: ended(s) == rounds + 1, 60, "the model does not stop", s.log)
+        until(lambda: all(now <= then for now, then in zip(held(s.process.pid), before)), 60, "something is left",
+              lambda: f"{before}, {held(s.process.pid)}")
+        assert resident(s.process.pid) < memory * 1.1 + 16_000, "memory grew"
+
+
+def ended(server):
+    stats = server.get("/v2/models/sends/stats").json["model_stats"][0]["inference_stats"]
+    return stats["success"]["count"] + stats["fail"]["count"]
+
+
+def resident(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+@pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 8 }"], ids=["direct", "oldest"])
+def test_E3_slots_of_sequences_whose_clients_left_are_freed(tmp_path, strategy):
+    """Sequences fill all slots, and their clients leave without END. After the idle time the slots serve others. A
+    request for a sequence that has gone is an error; a repeated START begins again."""
+    repo = tmp_path / "models"
+    folder = models.write_running_sum(repo, "sum", strategy)
+    config = (folder / "config.pbtxt").read_text().replace("60000000", "300000")
+    (folder / "config.pbtxt").write_text(config + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+
+    def ask(client, sequence, value, **flags):
+        i = th.InferInput("INPUT", [1, 1], "INT32")
+        i.set_data_from_numpy(np.array([[value]], np.int32))
+        return int(client.infer("sum", [i], sequence_id=sequence, **flags).as_numpy("OUTPUT")[0][0])
+
+    with Server(repo, tmp_path) as s, th.InferenceServerClient(s.http, network_timeout=120) as c:
+        for n in range(16):  # twice as many as there are slots: the later ones wait until the first are dropped
+            with th.InferenceServerClient(s.http, network_timeout=120) as leaves:
+                assert ask(leaves, 1 + n, 5, sequence_start=True) == 5
+        for n in range(8):
+            with pytest.raises(InferenceServerException, match="must specify the START flag"):
+                ask(c, 1 + n, 1)
+        assert ask(c, 99, 2, sequence_start=True) == 2
+        assert ask(c, 99, 3, sequence_start=True) == 3, "a repeated START does not begin again"
+        assert ask(c, 99, 4, sequence_end=True) in (4, 7)
+
+
+@pytest.mark.parametrize("service", ["http", "grpc", "metrics", "ui"])
+def test_F6_a_busy_port_stops_the_start(tmp_path, service):
+    """One line names the port and its holder. No other port is open, and the exit status is 1."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        ports = {n: free_port() for n in ("http", "grpc", "metrics", "ui")}
+        ports[service] = busy.getsockname()[1]
+        argv = [BINARY, "serve", f"--model-repository={repo}", f"--data-dir={tmp_path / 'data'}"]
+        done = subprocess.run(argv + [f"--{n}-port={p}" for n, p in ports.items()], capture_output=True, text=True,
+                              timeout=120)
+        lines = [line for line in done.stderr.splitlines() if f":{ports[service]}'" in line]
+        assert done.returncode == 1 and len(lines) == 1 and f"pid {os.getpid()}" in lines[0], done.stderr
+        assert all(refused(("127.0.0.1", p)) for n, p in ports.items() if n != service)
+
+
+def test_F7_the_lock_of_a_killed_server_is_taken_over(tmp_path):
+    """Two servers on one data folder: the second refuses. After kill -9 of the first, a new one starts."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    first = Server(repo, tmp_path)
+    first.start()
+    try:
+        done = subprocess.run([BINARY, "serve", f"--model-repository={repo}", f"--data-dir={tmp_path / 'data'}",
+                               *(f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui"))], capture_output=True,
+                              text=True, timeout=120)
+        assert done.returncode == 1 and str(tmp_path / "data") in done.stderr, done.stderr
+        assert first.get("/v2/health/ready").status == 200
+    finally:
+        first.kill()
+    with Server(repo, tmp_path) as s:
+        assert s.get("/v2/models/m/ready").status == 200
+
+
+def test_F10_unusual_folders(tmp_path):
+    """Folders with spaces, other scripts and long names, and a program in a folder that cannot be written."""
+    odd = tmp_path / "a folder" / "家 ünïcode" / ("long" * 40)
+    python_model(odd / "models", "echo", GATE)
+    (tmp_path / "open").touch()
+    models.write_identity(odd / "models", "onnx")
+    program = odd / "bin"
+    program.mkdir()
+    os.link(BINARY, program / "nereid") if os.stat(BINARY).st_dev == os.stat(program).st_dev else None
+    if not (program / "nereid").exists():
+        (program / "nereid").write_bytes(pathlib.Path(BINARY).read_bytes())
+        (program / "nereid").chmod(0o755)
+    program.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        command = ["env", f"HERE={tmp_path}", f"HOME={odd}", str(program / "nereid"), "serve"]
+        with Server(odd / "models", odd / "work", command=command) as s:
+            assert infer(th, s.http, "echo", 5) == 5
+            assert s.get("/v2/models/onnx/ready").status == 200
+    finally:
+        program.chmod(0o755)
+
+
+def test_F11_a_link_in_place_of_the_log_is_not_followed(tmp_path):
+    """The log has one file for the whole run. What is put in its place later is neither followed nor written."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    log, victim = tmp_path / "server.log", tmp_path / "victim"
+    victim.write_text("precious")
+    with Server(repo, tmp_path / "work") as s:
+        http, grpc_ = free_port(), free_port()
+        process = subprocess.Popen([BINARY, "serve", f"--model-repository={repo}", f"--data-dir={tmp_path / 'data'}",
+                                    f"--http-port={http}", f"--grpc-port={grpc_}", "--metrics-port=0", "--ui-port=0",
+                                    "--model-control-mode=explicit", f"--log-file={log}"], stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: not refused(("127.0.0.1", http)), 60, "it does not listen", s.log)
+            log.rename(tmp_path / "moved")
+            log.symlink_to(victim)
+            at = f"127.0.0.1:{http}"
+            assert s.request("POST", "/v2/repository/models/m/load", address=at).status == 200
+            until(lambda: "successfully loaded 'm'" in (tmp_path / "moved").read_text(), 60, "the log ends", s.log)
+        finally:
+            process.terminate()
+            process.wait(120)
+    assert victim.read_text() == "precious"
+
+
+def test_F14_few_descriptors_little_memory_one_core(tmp_path):
+    """With 256 descriptors, 512 MB of data and one core the server starts. It sheds what is too much, and recovers."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    limits = ["prlimit", "--nofile=256:256", f"--data={512 << 20}", "taskset", "-c", "0"]
+    with Server(repo, tmp_path, command=[*limits, BINARY, "serve"]) as s:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+        many = []
+        try:
+            for _ in range(600):
+                try:
+                    c = socket.create_connection(address(s.http), 5)
+                    c.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    many.append(c)
+                except OSError:
+                    pass
+            answers = {}
+            for c in many:
+                c.settimeout(30)
+                try:
+                    first = c.recv(1000).split(b"\r\n")[0].decode()
+                except OSError:
+                    first = ""
+                answers[first] = answers.get(first, 0) + 1
+            assert answers.get("HTTP/1.1 200 OK", 0) > 50, answers
+            assert sum(answers.values()) > answers["HTTP/1.1 200 OK"], f"nothing was shed: {answers}"
+            assert set(answers) <= {"HTTP/1.1 200 OK", "HTTP/1.1 503 Service Unavailable", ""}, answers
+        finally:
+            for c in many:
+                c.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        until(lambda: s.get("/v2/health/ready").status == 200, 60, "it does not recover", s.log)
+        body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [1] * 16}]}
+        assert s.post("/v2/models/m/infer", body).json["outputs"][0]["data"] == [1] * 16
