@@ -6,6 +6,9 @@
 // runs over at most -conns connections: up to that many workers have a connection each, on which they speak HTTP/2
 // without any goroutine in between; more workers share the connections through grpc-go.
 //
+// With -i embedded the repository is served in its own process through the Go API, without any port. This measures
+// scheduling and execution alone: no load generator and no sockets use the cores.
+//
 // A warm-up comes before the measured window, and only requests that begin and end inside the window count. Each
 // response's status and length are checked, and with -check its values too, against the worker's own input.
 //

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type sender interface {
 // options describes one load.
 type options struct {
 	addr, proto, model, tensors string
+	repository                  string // of -i embedded
 	clients, conns              int
 	warm, window                time.Duration
 	pid                         int
@@ -166,6 +168,16 @@ func senders(ctx context.Context, o *options) (create newSender, closeAll func()
 		}
 		create = func(i int, in []client.Tensor) (sender, error) { return r.sender(i, o, in, deadline) }
 		return create, r.close, nil
+	case o.proto == "embedded":
+		eng, err := startEngine(ctx, o.repository)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.pid = os.Getpid() // the server is this process
+		create = func(_ int, in []client.Tensor) (sender, error) {
+			return &engineSender{eng: eng, model: o.model, in: in}, nil
+		}
+		return create, func() { eng.Close(context.WithoutCancel(ctx)) }, nil
 	case o.proto == "http" || o.proto == "json":
 		create = func(_ int, in []client.Tensor) (sender, error) {
 			return newHTTPSender(o, &client.Request{Model: o.model, Inputs: in}, deadline)
@@ -193,7 +205,7 @@ func senders(ctx context.Context, o *options) (create newSender, closeAll func()
 		}
 		return create, closeAll, nil
 	}
-	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json, grpc or grpc-go", o.proto)
+	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json, grpc, grpc-go or embedded", o.proto)
 }
 
 const (
@@ -274,6 +286,9 @@ func run(ctx context.Context, o options) (point, error) {
 	}
 	own, machine := proc.OwnCPU()-own0, (device.Host().Busy - machine0).Seconds()
 	wg.Wait()
+	if o.proto == "embedded" {
+		own = 0 // it is the server's
+	}
 
 	p := point{Proto: o.proto, Model: o.model, Clients: o.clients, Seconds: seconds, Faults: faults.list,
 		Checked: workers[0].check != nil, RSSMB: s1.RSSMB}

@@ -17,7 +17,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.addr, "u", "127.0.0.1:8000", "host:port of the server")
 	flag.StringVar(&o.proto, "i", "http",
-		"http (binary tensors), json, grpc, or grpc-go (always through that library)")
+		"http (binary tensors), json, grpc, grpc-go (always through that library), or embedded (in this process)")
+	flag.StringVar(&o.repository, "r", "", "the model repository of -i embedded")
 	flag.StringVar(&o.model, "m", "", "model")
 	flag.StringVar(&o.tensors, "in", "INPUT0:FP32:1,16", "inputs: NAME:DTYPE:d,d,..[;...]")
 	flag.IntVar(&o.conns, "conns", 8,

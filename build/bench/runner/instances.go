@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// embedSide is a side that runs a model in one process with its callers (build/bench/embedded).
+// embedSide is a side that runs a model in one process with its callers.
 func (b *bench) embedSide(repository, model, input string, callers int) side {
 	return func(ctx context.Context) ([]value, error) {
-		return printed(exec.CommandContext(ctx, b.embedded, "-r", repository, "-m", model, "-in", input,
-			"-c", strconv.Itoa(callers), "-d", fmt.Sprint(b.seconds, "s")), rate, serverUS)
+		return printed(exec.CommandContext(ctx, b.loadgen, "-i", "embedded", "-r", repository, "-json", "-m", model,
+			"-in", input, "-c", strconv.Itoa(callers), "-d", fmt.Sprint(b.seconds, "s")), rate, serverUS)
 	}
 }
 

@@ -25,7 +25,6 @@ func main() {
 	flag.StringVar(&b.work, "work", ".cache/bench", "folder for the reference and the repositories")
 	flag.StringVar(&b.binary, "nereid", "build/bin/nereid", "our server")
 	flag.StringVar(&b.loadgen, "loadgen", "build/bin/loadgen", "the load generator")
-	flag.StringVar(&b.embedded, "embedded", "build/bin/embedded", "the program that calls models in its own process")
 	flag.StringVar(&b.mlp, "mlp", "models-sample/mlp/1/model.onnx", "the 784-512-512-10 network")
 	flag.BoolVar(&b.alone, "alone", false, "measure ours only, without the reference")
 	flag.Parse()
@@ -38,11 +37,11 @@ func main() {
 }
 
 type options struct {
-	only, report, work, binary, loadgen, embedded, mlp string
-	clients                                            []int
-	repeat                                             int
-	seconds                                            float64
-	alone                                              bool
+	only, report, work, binary, loadgen, mlp string
+	clients                                  []int
+	repeat                                   int
+	seconds                                  float64
+	alone                                    bool
 }
 
 // bench is a run with what was measured so far.
