@@ -23,9 +23,10 @@ type Option struct {
 	Set func(value string) error
 }
 
-// Opt returns an option.
-func Opt(names, value, help string, set func(value string) error) Option {
-	return Option{Names: names, Value: value, Help: help, Set: set}
+// Opt returns an option that stores its value in to: a *bool, *int, *float64 or *string, or a *[]string, to which every
+// value is appended. to may also be a function as Option.Set.
+func Opt(names, value, help string, to any) Option {
+	return Option{Names: names, Value: value, Help: help, Set: setter(to)}
 }
 
 // Section is a group of options under a heading of the help.
@@ -113,6 +114,24 @@ func WriteFile(path string, write func(io.Writer) error) error {
 // errValue is package flag's text for a value that cannot be parsed.
 var errValue = errors.New("parse error")
 
+func setter(to any) func(string) error {
+	switch to := to.(type) {
+	case func(string) error:
+		return to
+	case *bool:
+		return parsed(to, strconv.ParseBool)
+	case *int:
+		return parsed(to, strconv.Atoi)
+	case *float64:
+		return parsed(to, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	case *string:
+		return func(s string) error { *to = s; return nil }
+	case *[]string:
+		return func(s string) error { *to = append(*to, s); return nil }
+	}
+	panic(fmt.Sprintf("an option cannot be stored in a %T", to)) // a fault of the table
+}
+
 func parsed[T any](to *T, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		v, err := parse(s)
@@ -124,28 +143,7 @@ func parsed[T any](to *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// Bool returns a function for Option.Set that stores a boolean.
-func Bool(to *bool) func(string) error { return parsed(to, strconv.ParseBool) }
-
-// Int returns a function for Option.Set that stores an integer.
-func Int(to *int) func(string) error { return parsed(to, strconv.Atoi) }
-
-// Float returns a function for Option.Set that stores a number.
-func Float(to *float64) func(string) error {
-	return parsed(to, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
-}
-
-// String returns a function for Option.Set that stores a text.
-func String(to *string) func(string) error {
-	return func(s string) error { *to = s; return nil }
-}
-
-// Strings returns a function for Option.Set that appends each value.
-func Strings(to *[]string) func(string) error {
-	return func(s string) error { *to = append(*to, s); return nil }
-}
-
-// OneOf returns a function for Option.Set that stores one of the values and refuses others.
+// OneOf returns a function for Opt that stores one of the values and refuses others.
 func OneOf(to *string, values ...string) func(string) error {
 	return func(s string) error {
 		if !slices.Contains(values, s) {

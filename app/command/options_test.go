@@ -11,10 +11,10 @@ func TestOptionsParseAndShowTheirHelp(t *testing.T) {
 	var quiet bool
 	n := 3
 	sections := []Section{{Title: "Load", Options: []Option{
-		Opt("-n, --number", "N", "how many; default 3", Int(&n)),
-		Opt("--name", "TEXT", strings.Repeat("word ", 20), Strings(&list)),
-		Opt("-q", "", "prints nothing", Bool(&quiet)),
-		Opt("--old", "N", "", Int(&n)),
+		Opt("-n, --number", "N", "how many; default 3", &n),
+		Opt("--name", "TEXT", strings.Repeat("word ", 20), &list),
+		Opt("-q", "", "prints nothing", &quiet),
+		Opt("--old", "N", "", &n),
 	}}}
 	f := NewFlagSet("test", sections)
 	if err := f.Parse([]string{"--number=5", "--name", "a", "--name=b", "-q", "rest"}); err != nil {

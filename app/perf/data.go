@@ -82,7 +82,7 @@ func fits(in IO, shape []int64) error {
 // CheckShapes refuses shapes for inputs that the model does not have.
 func (o *InputOptions) CheckShapes(m *Model) error {
 	for name := range o.Shapes {
-		if !slices.ContainsFunc(m.Inputs, func(in IO) bool { return in.Name == name }) {
+		if !m.HasInput(name) {
 			return fmt.Errorf("--shape: model %q has no input %q", m.Name, name)
 		}
 	}

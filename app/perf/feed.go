@@ -12,13 +12,12 @@ import (
 
 // SequenceOptions describe sequences. The zero value is perf_analyzer's default.
 type SequenceOptions struct {
-	Count      int     // sequences at a time when the load is a rate; default 4
-	Length     int     // requests in one; default 20, or the length of the given data
-	Variation  float64 // by how many percent the length varies either way
-	FirstID    uint64  // default 1
-	EndID      uint64  // one above the last; 0: no bound
-	Given      bool    // the user set the length: it holds for given data too
-	Concurrent int     // sequences at a time where the load is a concurrency, for the check of the IDs
+	Count     int     // sequences at a time when the load is a rate; default 4
+	Length    int     // requests in one; default 20, or the length of the given data
+	Variation float64 // by how many percent the length varies either way
+	FirstID   uint64  // default 1
+	EndID     uint64  // one above the last; 0: no bound
+	Given     bool    // the user set the length: it holds for given data too
 }
 
 // Request is a request with the expected outputs.

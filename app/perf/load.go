@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +36,7 @@ type load struct {
 
 // newLoad prepares a load of want requests; 0: until it is stopped.
 func newLoad(calls context.Context, target Target, f *feed, want int, keep bool) *load {
-	shards := 2 * runtime.GOMAXPROCS(0)
-	l := &load{target: target, feed: f, rec: newRecorder(shards, uint64(want), keep), calls: calls,
+	l := &load{target: target, feed: f, rec: newRecorder(uint64(want), keep), calls: calls,
 		start: make(chan struct{}), stop: make(chan struct{}), fail: make(chan struct{}), limit: want > 0}
 	l.left.Store(int64(want))
 	return l
@@ -80,7 +78,7 @@ func (l *load) send(by int, r *Request, due time.Time, count bool) bool {
 		return false
 	}
 	if count {
-		l.rec.add(by, &c, r)
+		l.rec.add(&c, r)
 	}
 	return true
 }

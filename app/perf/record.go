@@ -110,46 +110,30 @@ type Record struct {
 	Answers  []Answer
 }
 
-// recorder collects the calls of the current window. It has shards with separate locks, so that many goroutines can add
-// at the same time.
+// recorder collects the calls of the current window. It is safe for concurrent use.
 type recorder struct {
-	shards []shard
-	done   chan struct{} // closed when want requests have been answered
-	want   uint64        // 0: no limit
+	done chan struct{} // closed when want requests have been answered
+	want uint64        // 0: no limit
+	keep bool
 
 	mu      sync.Mutex
-	ended   uint64   // guarded by mu; only counted if want is set
+	t       *Tally   // guarded by mu
+	ended   uint64   // guarded by mu: requests of all windows
 	records []Record // guarded by mu; only if keep
-	keep    bool
 }
 
-type shard struct {
-	mu sync.Mutex
-	t  *Tally // guarded by mu
+func newRecorder(want uint64, keep bool) *recorder {
+	return &recorder{done: make(chan struct{}), want: want, keep: keep, t: new(Tally)}
 }
 
-func newRecorder(shards int, want uint64, keep bool) *recorder {
-	r := &recorder{shards: make([]shard, shards), done: make(chan struct{}), want: want, keep: keep}
-	for i := range r.shards {
-		r.shards[i].t = new(Tally)
-	}
-	return r
-}
-
-// add counts a call; by chooses the shard.
-func (r *recorder) add(by int, c *Call, req *Request) {
-	s := &r.shards[by%len(r.shards)]
-	s.mu.Lock()
-	s.t.add(c)
-	if req.Sequence.End {
-		s.t.Sequences++
-	}
-	s.mu.Unlock()
-	if r.want == 0 && !r.keep {
-		return
-	}
+// add counts a call.
+func (r *recorder) add(c *Call, req *Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.t.add(c)
+	if req.Sequence.End {
+		r.t.Sequences++
+	}
 	if r.keep {
 		r.records = append(r.records, Record{Start: c.Start, Sequence: req.Sequence.ID, Inputs: req.Inputs,
 			Answers: c.Answers})
@@ -160,28 +144,20 @@ func (r *recorder) add(by int, c *Call, req *Request) {
 }
 
 // count is the number of requests in the window so far.
-func (r *recorder) count() (n uint64) {
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		n += s.t.Requests
-		s.mu.Unlock()
-	}
-	return n
+func (r *recorder) count() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.t.Requests
 }
 
 // cut ends the window, begins the next and returns the counts.
 func (r *recorder) cut() *Tally {
-	sum := new(Tally)
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		t := s.t
-		s.t = new(Tally)
-		s.mu.Unlock()
-		sum.merge(t)
-	}
-	return sum
+	next := new(Tally)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.t
+	r.t = next
+	return t
 }
 
 // taken returns the records and drops them.

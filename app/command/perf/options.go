@@ -140,21 +140,20 @@ func (o *options) loadOptions() []command.Option {
 	return []command.Option{
 		opt("--concurrency-range", "START[:END[:STEP]]",
 			"the number of requests in flight; END 0: until --latency-threshold",
-			command.String(&l.concurrency)),
+			&l.concurrency),
 		opt("--request-rate-range", "START[:END[:STEP]]",
 			"requests per second, whether they are answered or not; latency "+
-				"counts from when a request was due", command.String(&l.rates)),
+				"counts from when a request was due", &l.rates),
 		opt("--request-distribution", "constant|poisson", "of --request-rate-range; default constant",
 			command.OneOf(&l.distribution, "constant", "poisson")),
-		opt("--request-intervals", "FILE", "gaps in microseconds, one per line, repeated",
-			command.String(&l.intervals)),
+		opt("--request-intervals", "FILE", "gaps in microseconds, one per line, repeated", &l.intervals),
 		opt("--fixed-schedule", "", `each entry of the input data once, at its "timestamp" in milliseconds`,
-			command.Bool(&l.fixedSchedule)),
-		opt("--binary-search", "", "halves the range; needs --latency-threshold", command.Bool(&m.Binary)),
+			&l.fixedSchedule),
+		opt("--binary-search", "", "halves the range; needs --latency-threshold", &m.Binary),
 		opt("-l, --latency-threshold", "MS", "ends the search; default 0, none", milliseconds(&m.Threshold)),
 		opt("-t", "N", "", count(&l.concurrent, 1)),
 		opt("-c", "N", "", count(&l.most, 1)),
-		opt("-d", "", "", command.Bool(&l.dynamic)),
+		opt("-d", "", "", &l.dynamic),
 		opt("--max-threads", "N", "", count(new(int), 1)), // requests need no threads
 	}
 }
@@ -175,8 +174,8 @@ func (o *options) windowOptions() []command.Option {
 		opt("--percentile", "N", "the latency that decides; default -1, the average", percentile(&m.Percentile)),
 		opt("--request-count", "N", "one window of N requests", count(&m.Requests, 0)),
 		opt("--warmup-request-count", "N", "requests before the measurement", count(&m.Warmup, 0)),
-		opt("-a, --async", "", "only the throughput must be stable", command.Bool(&l.async)),
-		opt("--sync", "", "the throughput and the latency must be stable, the default", command.Bool(&l.sync)),
+		opt("-a, --async", "", "only the throughput must be stable", &l.async),
+		opt("--sync", "", "the throughput and the latency must be stable, the default", &l.sync),
 	}
 }
 
@@ -184,18 +183,17 @@ func (o *options) inputOptions() []command.Option {
 	opt := command.Opt
 	in, m := &o.input, &o.measure
 	return []command.Option{
-		opt("-m", "MODEL", "the model", command.String(&o.model.name)),
-		opt("-x", "VERSION", "its version; default: the server chooses", command.String(&o.model.version)),
+		opt("-m", "MODEL", "the model", &o.model.name),
+		opt("-x", "VERSION", "its version; default: the server chooses", &o.model.version),
 		opt("--bls-composing-models", "NAME[:VERSION],…", "models that it calls, for their statistics",
-			command.String(&o.model.composing)),
+			&o.model.composing),
 		opt("-b", "N", "rows in a request; default 1", count(&m.Batch, 1)),
-		opt("--input-data", "zero|random|FOLDER|FILE", "may be repeated for JSON files; default random",
-			command.Strings(&in.paths)),
-		opt("--data-directory", "FOLDER", "", command.Strings(&in.paths)),
-		opt("-z", "", "", command.Bool(&in.zero)),
-		opt("--shape", "NAME:D,D,…", "of an input with dimensions of any size", command.Strings(&in.shapes)),
+		opt("--input-data", "zero|random|FOLDER|FILE", "may be repeated for JSON files; default random", &in.paths),
+		opt("--data-directory", "FOLDER", "", &in.paths),
+		opt("-z", "", "", &in.zero),
+		opt("--shape", "NAME:D,D,…", "of an input with dimensions of any size", &in.shapes),
 		opt("--string-length", "N", "of strings; default 128 random letters", count(&in.StringLength, 1)),
-		opt("--string-data", "TEXT", "the value of all strings", command.String(&in.String)),
+		opt("--string-data", "TEXT", "the value of all strings", &in.String),
 		opt("--request-parameter", "NAME:VALUE:TYPE", "bool, int or string", o.addParameter),
 		opt("--shared-memory", "none|system|cuda", "", sharedMemory),
 	}
@@ -211,8 +209,8 @@ func (o *options) sequenceOptions() []command.Option {
 			return count(&s.Length, 1)(v)
 		}),
 		opt("--sequence-length-variation", "PERCENT", "default 20", percent(&s.Variation)),
-		opt("--sequence-id-range", "START[:END]", "default 1, without an end", command.String(&o.load.sequenceIDs)),
-		opt("--serial-sequences", "", "", command.Bool(new(bool))), // they always are
+		opt("--sequence-id-range", "START[:END]", "default 1, without an end", &o.load.sequenceIDs),
+		opt("--serial-sequences", "", "", new(bool)), // they always are
 	}
 }
 
@@ -220,12 +218,11 @@ func (o *options) serverOptions() []command.Option {
 	opt := command.Opt
 	s := &o.server
 	return []command.Option{
-		opt("-u", "ADDRESS", "default localhost:8000, with gRPC localhost:8001", command.String(&s.url)),
+		opt("-u", "ADDRESS", "default localhost:8000, with gRPC localhost:8001", &s.url),
 		opt("-i", "http|grpc", "the protocol; default http", func(v string) error {
 			return command.OneOf(&s.protocol, "http", "grpc")(strings.ToLower(v))
 		}),
-		opt("--streaming", "", "many requests share a gRPC stream; decoupled models need it",
-			command.Bool(&s.streaming)),
+		opt("--streaming", "", "many requests share a gRPC stream; decoupled models need it", &s.streaming),
 		opt("-H", "HEADER:VALUE", "sent with every request", func(v string) error {
 			if name, _, ok := strings.Cut(v, ":"); !ok || name == "" {
 				return errors.New("want Header:Value")
@@ -239,8 +236,8 @@ func (o *options) serverOptions() []command.Option {
 			command.OneOf(&s.outFormat, "binary", "json")),
 		opt("--grpc-compression-algorithm", "none|gzip|deflate", "default none",
 			command.OneOf(&s.compression, "none", "gzip", "deflate")),
-		opt("--collect-metrics", "", "reads the metrics of the server's GPUs", command.Bool(&s.collectMetrics)),
-		opt("--metrics-url", "URL", "where; default port 8002 of the server's host", command.String(&s.metricsURL)),
+		opt("--collect-metrics", "", "reads the metrics of the server's GPUs", &s.collectMetrics),
+		opt("--metrics-url", "URL", "where; default port 8002 of the server's host", &s.metricsURL),
 		opt("--metrics-interval", "MS", "how often; default 1000", milliseconds(&o.measure.Interval)),
 		opt("--service-kind", "triton", "", serviceKind),
 	}
@@ -249,18 +246,18 @@ func (o *options) serverOptions() []command.Option {
 func (t *tlsOptions) options() []command.Option {
 	opt := command.Opt
 	return []command.Option{
-		opt("--ssl-grpc-use-ssl", "", "gRPC over TLS", command.Bool(&t.grpc)),
-		opt("--ssl-grpc-root-certifications-file", "FILE", "authorities", command.String(&t.grpcCA)),
-		opt("--ssl-grpc-private-key-file", "FILE", "the client's key", command.String(&t.grpcKey)),
-		opt("--ssl-grpc-certificate-chain-file", "FILE", "the client's certificate", command.String(&t.grpcCert)),
+		opt("--ssl-grpc-use-ssl", "", "gRPC over TLS", &t.grpc),
+		opt("--ssl-grpc-root-certifications-file", "FILE", "authorities", &t.grpcCA),
+		opt("--ssl-grpc-private-key-file", "FILE", "the client's key", &t.grpcKey),
+		opt("--ssl-grpc-certificate-chain-file", "FILE", "the client's certificate", &t.grpcCert),
 		opt("--ssl-https-verify-peer", "0|1", "verifies the server's certificate; default 1",
 			command.OneOf(&t.verifyPeer, "0", "1")),
 		opt("--ssl-https-verify-host", "0|1|2", "verifies the server's name; default 2",
 			command.OneOf(&t.verifyHost, "0", "1", "2")),
-		opt("--ssl-https-ca-certificates-file", "FILE", "authorities", command.String(&t.httpCA)),
-		opt("--ssl-https-client-certificate-file", "FILE", "the client's certificate", command.String(&t.httpCert)),
+		opt("--ssl-https-ca-certificates-file", "FILE", "authorities", &t.httpCA),
+		opt("--ssl-https-client-certificate-file", "FILE", "the client's certificate", &t.httpCert),
 		opt("--ssl-https-client-certificate-type", "PEM|DER", "default PEM", command.OneOf(&t.certType, "PEM", "DER")),
-		opt("--ssl-https-private-key-file", "FILE", "the client's key", command.String(&t.httpKey)),
+		opt("--ssl-https-private-key-file", "FILE", "the client's key", &t.httpKey),
 		opt("--ssl-https-private-key-type", "PEM|DER", "default PEM", command.OneOf(&t.keyType, "PEM", "DER")),
 	}
 }
@@ -268,12 +265,11 @@ func (t *tlsOptions) options() []command.Option {
 func (o *options) outputOptions() []command.Option {
 	opt := command.Opt
 	return []command.Option{
-		opt("-f", "FILE", "perf_analyzer's CSV", command.String(&o.output.csv)),
-		opt("--verbose-csv", "", "more columns", command.Bool(&o.output.verboseCSV)),
-		opt("--profile-export-file", "FILE", "every request with its times and tensors, as JSON",
-			command.String(&o.output.export)),
+		opt("-f", "FILE", "perf_analyzer's CSV", &o.output.csv),
+		opt("--verbose-csv", "", "more columns", &o.output.verboseCSV),
+		opt("--profile-export-file", "FILE", "every request with its times and tensors, as JSON", &o.output.export),
 		opt("-v", "", "reports each window", func(string) error { o.verbose++; return nil }),
-		opt("--version", "", "prints the version", command.Bool(&o.showVersion)),
+		opt("--version", "", "prints the version", &o.showVersion),
 	}
 }
 
@@ -284,7 +280,7 @@ func unsupportedOptions() (list []command.Option) {
 		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: refuse})
 	}
 	for _, name := range withoutEffect {
-		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: command.String(new(string))})
+		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: func(string) error { return nil }})
 	}
 	return list
 }

@@ -31,38 +31,52 @@ type machine struct{ cores, gpus int }
 // measured as a composing model of another one.
 func axes(cfg *inferencepb.ModelConfig, l *lists, m machine, all bool) []tune.Axis {
 	var out []tune.Axis
-	add := func(f tune.Field, values, defaults []int, present int) {
+	add := func(f tune.Field, values, defaults []int) {
 		if values == nil {
 			values = defaults
 		}
 		if len(values) > 0 {
-			out = append(out, tune.NewAxis(cfg.GetName(), f, values, present))
+			out = append(out, tune.NewAxis(cfg.GetName(), f, values, valueOf(cfg, f)))
 		}
 	}
-	batches := cfg.GetMaxBatchSize() > 0
+	ensemble, batches := cfg.GetEnsembleScheduling() != nil, cfg.GetMaxBatchSize() > 0
 	if batches && all {
-		add(tune.MaxBatch, l.batches, doubling(1, 128), int(cfg.GetMaxBatchSize()))
+		add(tune.MaxBatch, l.batches, doubling(1, 128))
 	}
-	if batches && cfg.GetSequenceBatching() == nil && cfg.GetEnsembleScheduling() == nil {
-		present := tune.NoBatching
-		if d := cfg.GetDynamicBatching(); d != nil {
-			present = int(d.GetMaxQueueDelayMicroseconds())
-		}
-		add(tune.Delay, l.delays, []int{tune.NoBatching, 0, 100, 500, 1000, 5000}, present)
+	if batches && cfg.GetSequenceBatching() == nil && !ensemble {
+		add(tune.Delay, l.delays, []int{tune.NoBatching, 0, 100, 500, 1000, 5000})
 	}
-	if cfg.GetEnsembleScheduling() != nil {
+	if ensemble {
 		return out
 	}
-	kind, count := presentInstances(cfg)
-	add(tune.Instances, l.instances, upTo(min(max(m.cores, 4), 8)), count)
-	if m.gpus > 0 && kind >= 0 {
-		add(tune.Kind, l.kinds, []int{tune.KindCPU, tune.KindGPU}, kind)
+	add(tune.Instances, l.instances, upTo(min(max(m.cores, 4), 8)))
+	if m.gpus > 0 && valueOf(cfg, tune.Kind) >= 0 {
+		add(tune.Kind, l.kinds, []int{tune.KindCPU, tune.KindGPU})
 	}
 	if cfg.GetBackend() == modelconfig.BackendONNXRuntime {
-		present, _ := strconv.Atoi(cfg.GetParameters()[threadsParameter].GetStringValue()) // none: 0
-		add(tune.Threads, l.threads, append(doubling(1, max(1, m.cores/2)), 0), present)
+		add(tune.Threads, l.threads, append(doubling(1, max(1, m.cores/2)), 0))
 	}
 	return out
+}
+
+// valueOf is the value of a field in a completed configuration. The kind is -1 if there are instances of several.
+func valueOf(cfg *inferencepb.ModelConfig, f tune.Field) int {
+	kind, count := presentInstances(cfg)
+	switch f {
+	case tune.MaxBatch:
+		return int(cfg.GetMaxBatchSize())
+	case tune.Delay:
+		if cfg.GetDynamicBatching() == nil {
+			return tune.NoBatching
+		}
+		return int(cfg.GetDynamicBatching().GetMaxQueueDelayMicroseconds())
+	case tune.Instances:
+		return count
+	case tune.Kind:
+		return kind
+	}
+	threads, _ := strconv.Atoi(cfg.GetParameters()[threadsParameter].GetStringValue()) // none: 0, all cores
+	return threads
 }
 
 // presentInstances is the kind of a configuration's instances and their number. The kind is -1 if there are several.
@@ -200,24 +214,8 @@ func instanceGroups(cfg, present *inferencepb.ModelConfig, changes []tune.Change
 
 // mismatch says how the configuration that a server uses differs from the changes; "" if it does not.
 func mismatch(got *inferencepb.ModelConfig, changes []tune.Change) string {
-	kind, count := presentInstances(got)
 	for _, c := range changes {
-		is := c.To
-		switch c.Field {
-		case tune.MaxBatch:
-			is = int(got.GetMaxBatchSize())
-		case tune.Delay:
-			if is = tune.NoBatching; got.GetDynamicBatching() != nil {
-				is = int(got.GetDynamicBatching().GetMaxQueueDelayMicroseconds())
-			}
-		case tune.Instances:
-			is = count
-		case tune.Kind:
-			is = kind
-		case tune.Threads:
-			is, _ = strconv.Atoi(got.GetParameters()[threadsParameter].GetStringValue())
-		}
-		if is != c.To {
+		if is := valueOf(got, c.Field); is != c.To {
 			return fmt.Sprintf("%s is to be %d, but the server completes the configuration with %d", c.Field, c.To, is)
 		}
 	}

@@ -117,11 +117,10 @@ func (o *options) sections() []command.Section {
 func (o *options) modelOptions() []command.Option {
 	opt := command.Opt
 	return []command.Option{
-		opt("--model-repository", "FOLDER", "that has the models' folders; may be repeated",
-			command.Strings(&o.repositories)),
+		opt("--model-repository", "FOLDER", "that has the models' folders; may be repeated", &o.repositories),
 		opt("-m, --model", "MODEL[,MODEL…]", "the models; may be repeated", o.addModels),
 		opt("--config-file", "FILE", "model_analyzer's YAML; keys without a counterpart here are refused by name",
-			command.String(&o.text.file)),
+			&o.text.file),
 	}
 }
 
@@ -129,11 +128,11 @@ func (o *options) goalOptions() []command.Option {
 	opt, v := command.Opt, &o.text
 	return []command.Option{
 		opt("--objective", "throughput|latency", "or model_analyzer's metrics with weights, as "+
-			"perf_throughput=2,perf_latency_p99=1; default throughput", command.String(&v.objective)),
-		opt("--latency-budget", "MS", "the highest p99", command.Float(&v.maxLatency)),
-		opt("--min-throughput", "N", "the lowest number of inferences per second", command.Float(&v.minThroughput)),
-		opt("--max-memory", "MB", "the most memory of the server", command.Float(&v.maxMemory)),
-		opt("--max-gpu-memory", "MB", "the most GPU memory of the server", command.Float(&v.maxGPUMemory)),
+			"perf_throughput=2,perf_latency_p99=1; default throughput", &v.objective),
+		opt("--latency-budget", "MS", "the highest p99", &v.maxLatency),
+		opt("--min-throughput", "N", "the lowest number of inferences per second", &v.minThroughput),
+		opt("--max-memory", "MB", "the most memory of the server", &v.maxMemory),
+		opt("--max-gpu-memory", "MB", "the most GPU memory of the server", &v.maxGPUMemory),
 	}
 }
 
@@ -141,55 +140,53 @@ func (o *options) searchOptions() []command.Option {
 	opt, s, v := command.Opt, &o.search, &o.text
 	return []command.Option{
 		opt("--search", "quick|brute", "quick climbs from the present configuration; brute measures all; default quick",
-			command.String(&s.mode)),
-		opt("--budget", "N", "the most measurements of a quick search; default 60", command.Int(&s.budget)),
-		opt("--max-batch-sizes", "LIST", "default 1 to 128, doubling", command.String(&v.batches)),
+			&s.mode),
+		opt("--budget", "N", "the most measurements of a quick search; default 60", &s.budget),
+		opt("--max-batch-sizes", "LIST", "default 1 to 128, doubling", &v.batches),
 		opt("--queue-delays", "LIST", "of dynamic batching in microseconds; off: none; default off,0,100,500,1000,5000",
-			command.String(&v.delays)),
-		opt("--instance-counts", "LIST", "default 1 to the number of cores, 4 to 8", command.String(&v.instances)),
-		opt("--instance-kinds", "cpu,gpu", "default both where there is a GPU", command.String(&v.kinds)),
+			&v.delays),
+		opt("--instance-counts", "LIST", "default 1 to the number of cores, 4 to 8", &v.instances),
+		opt("--instance-kinds", "cpu,gpu", "default both where there is a GPU", &v.kinds),
 		opt("--threads", "LIST", "of an execution in ONNX Runtime, 0: all cores; default up to half of the cores, "+
 			"and 0",
-			command.String(&v.threads)),
-		opt("--concurrency", "LIST", "requests in flight; default 1 to 1024, doubling", command.String(&v.concurrency)),
-		opt("--request-rate", "LIST", "requests per second instead", command.String(&v.requestRate)),
+			&v.threads),
+		opt("--concurrency", "LIST", "requests in flight; default 1 to 1024, doubling", &v.concurrency),
+		opt("--request-rate", "LIST", "requests per second instead", &v.requestRate),
 		opt("--checkpoint", "FILE", "keeps every measurement; a search that was interrupted continues there",
-			command.String(&s.checkpoint)),
-		opt("--tune-composing", "", "changes the configurations of composing models too",
-			command.Bool(&s.tuneComposing)),
+			&s.checkpoint),
+		opt("--tune-composing", "", "changes the configurations of composing models too", &s.tuneComposing),
 	}
 }
 
 func (o *options) measureOptions() []command.Option {
 	opt, m, v := command.Opt, &o.measure, &o.text
 	return []command.Option{
-		opt("-b", "N", "rows in a request; default 1", command.Int(&m.batch)),
-		opt("--window", "MS", "default 1000", command.Int(&v.window)),
-		opt("--max-trials", "N", "the most windows until three agree; default 6", command.Int(&m.trials)),
-		opt("--request-count", "N", "one window of N requests instead", command.Int(&m.requests)),
-		opt("--input-data", "zero|random|FOLDER|FILE", "as of nereid perf", command.Strings(&m.paths)),
-		opt("--shape", "NAME:D,D,…", "as of nereid perf", command.Strings(&v.shapes)),
-		opt("--string-length", "N", "as of nereid perf", command.Int(&m.inputs.StringLength)),
-		opt("--string-data", "TEXT", "as of nereid perf", command.String(&m.inputs.String)),
+		opt("-b", "N", "rows in a request; default 1", &m.batch),
+		opt("--window", "MS", "default 1000", &v.window),
+		opt("--max-trials", "N", "the most windows until three agree; default 6", &m.trials),
+		opt("--request-count", "N", "one window of N requests instead", &m.requests),
+		opt("--input-data", "zero|random|FOLDER|FILE", "as of nereid perf", &m.paths),
+		opt("--shape", "NAME:D,D,…", "as of nereid perf", &v.shapes),
+		opt("--string-length", "N", "as of nereid perf", &m.inputs.StringLength),
+		opt("--string-data", "TEXT", "as of nereid perf", &m.inputs.String),
 		opt("--bls-composing-models", "NAME,…", "models that the model calls; those of an ensemble are known",
-			command.String(&v.composing)),
+			&v.composing),
 	}
 }
 
 func (o *options) outputOptions() []command.Option {
 	opt, out := command.Opt, &o.output
 	return []command.Option{
-		opt("--top", "N", "configurations to show; default 3", command.Int(&out.top)),
-		opt("--report", "FILE", "a page of HTML with plots", command.String(&out.report)),
+		opt("--top", "N", "configurations to show; default 3", &out.top),
+		opt("--report", "FILE", "a page of HTML with plots", &out.report),
 		opt("--export-path", "FOLDER", "metrics-model-inference.csv in model_analyzer's columns, with GPUs "+
 			"metrics-model-gpu.csv, and metrics-server-only.csv of a server without models",
-			command.String(&out.export)),
-		opt("--output-model-repository", "FOLDER", "the best configurations as separate models",
-			command.String(&out.repository)),
+			&out.export),
+		opt("--output-model-repository", "FOLDER", "the best configurations as separate models", &out.repository),
 		opt("--apply", "", "writes the best configuration into the repository; the one before is kept as a revision "+
 			"in "+
-			"--data-dir and shows in the GUI", command.Bool(&out.apply)),
-		opt("--data-dir", "FOLDER", "as of nereid serve", command.String(&o.dataDir)),
+			"--data-dir and shows in the GUI", &out.apply),
+		opt("--data-dir", "FOLDER", "as of nereid serve", &o.dataDir),
 	}
 }
 
