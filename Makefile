@@ -32,7 +32,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help check test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
+.PHONY: help check test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-desktop setup-cuda \
         build desktop loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
@@ -64,7 +64,7 @@ help:
 
 # --- set-up: automatic, idempotent, one stamp each ---
 
-setup: setup-python setup-onnxruntime setup-cuda setup-lint setup-frontend setup-system setup-perf setup-storage
+setup: setup-python setup-onnxruntime setup-cuda setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton
 
 $(STAMPS):
 	@mkdir -p $@
@@ -104,6 +104,11 @@ $(DIST): $(NODE_MODULES) $(shell find frontend -path frontend/node_modules -prun
 setup-perf: $(CACHE)/perf_analyzer/done
 $(CACHE)/perf_analyzer/done: build/setup/perf_analyzer.py | $(PY)
 	$(PY) build/setup/perf_analyzer.py $(@D)
+	@touch $@
+
+setup-pytriton: $(CACHE)/pytriton/done
+$(CACHE)/pytriton/done: build/setup/pytriton.py | $(PY)
+	$(PY) build/setup/pytriton.py $(@D)
 	@touch $@
 
 # Emulators of cloud storage for the tests. The emulator for S3 runs inside the tests.

@@ -184,7 +184,8 @@ def test_A078_I025_unload_releases_memory(tmp_path):
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
-    """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle. Short runs are noisier.
+    """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle in make soak, which runs alone.
+    Short runs beside others only notice a model that stays: they allow 500 kB per cycle.
 
     With a worker process, a model leaves no memory behind. The private memory of the server (RssAnon) is then the same
     as at the start, except for the allowed slope and the buffers of the first request. RssAnon excludes program
@@ -210,7 +211,7 @@ def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation)
                 y in enumerate(late)) / sum((i - middle) ** 2 for i in range(len(late)))
     print(f"isolation {isolation}: {start} kB private at the start, {end} at the end; {late[0]:.0f} kB resident after "
           f"20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
-    assert slope <= (10 if FULL else 60), sizes
+    assert slope <= (10 if FULL else 500), sizes
     if isolation == "process":
         assert end <= start + 6000, (start, end)  # an ONNX session of this model needs ten times as much
 

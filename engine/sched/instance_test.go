@@ -124,8 +124,8 @@ func TestInstancesLeaveRequestsToOthers(t *testing.T) {
 		idle := Policy{MaxBatchSize: 8, CoresBusy: func() bool { return false }}
 		one, _ := closedLoop(t, idle, 12, linear(ms, 0))
 		two, _ := closedLoop(t, idle, 12, linear(ms, 0), linear(ms, 0))
-		if float64(two) < 1.15*float64(one) {
-			t.Errorf("%d rows with two instances, %d with one; want 1.15 times as many", two, one)
+		if float64(two) < 1.09*float64(one) { // 1.14 to 1.22, by the order of simultaneous events; 1.03 on busy cores
+			t.Errorf("%d rows with two instances, %d with one; want 1.09 times as many", two, one)
 		}
 	})
 	t.Run("a slow instance takes requests of a long queue", func(t *testing.T) {
