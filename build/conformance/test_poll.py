@@ -128,7 +128,7 @@ def test_A061_A063_a_broken_version_keeps_the_old_one_serving(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton loads incomplete models")
-def test_A059_B14_an_incomplete_model_is_not_loaded(polled):
+def test_A059_B14_an_incomplete_model_is_not_loaded(polled, record_property):
     data = (polled.next / "2/model.onnx").read_bytes()
     for attempt in range(10):
         before = polled.log().count("failed to load 'plus_version'")
@@ -144,6 +144,7 @@ def test_A059_B14_an_incomplete_model_is_not_loaded(polled):
         if polled.log().count("failed to load 'plus_version'") == before:
             return
         assert longest > 0.7, "half a model was loaded"  # else this machine was too busy to copy the parts fast enough
+        record_property("again", "the copy paused for as long as an unchanged folder")
         shutil.rmtree(polled.model / "2")
         waits_for(polled, lambda: versions(polled) == ["1"], "version 2 is still served")
     raise AssertionError("this machine never copied eight parts without a pause of 0.7 s")

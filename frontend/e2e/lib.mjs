@@ -119,6 +119,7 @@ export async function drop(page, paths, at = { x: 700, y: 500 }) {
       break;
     } catch (e) {
       if (attempt === 12) throw e;
+      console.log("again the browser lost the drop"); // runtests counts these lines
       await cdp.send("Input.dispatchDragEvent", { type: "dragEnter", ...at, data });
     }
   }

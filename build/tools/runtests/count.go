@@ -26,6 +26,7 @@ type test struct {
 	name   string // "package TestName/sub" or "file::test"
 	result outcome
 	output string // of a failed or skipped test, as far as it is known
+	again  int    // how often the test repeated something for a fault that is not the server's
 }
 
 // goEvent is a line of "go test -json", as documented by "go doc test2json".
@@ -155,7 +156,8 @@ func (l *goLog) buildOutput(pkg string) string {
 
 var duration = regexp.MustCompile(` \(\d+ ms\)$`)
 
-// stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them.
+// stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them. A line
+// "again why" says that a test repeated something.
 func stepTests(log []byte) []test {
 	var tests []test
 	for _, line := range strings.Split(string(log), "\n") {
@@ -163,6 +165,8 @@ func stepTests(log []byte) []test {
 			tests = append(tests, test{name: duration.ReplaceAllString(name, ""), result: passed})
 		} else if name, ok := strings.CutPrefix(line, "FAIL "); ok {
 			tests = append(tests, test{name: name, result: failed, output: name})
+		} else if strings.HasPrefix(line, "again ") && len(tests) > 0 {
+			tests[len(tests)-1].again++
 		}
 	}
 	return tests
@@ -179,11 +183,14 @@ func junitTests(path string) ([]test, error) {
 		Text    string `xml:",chardata"`
 	}
 	type testcase struct {
-		Name    string  `xml:"name,attr"`
-		Class   string  `xml:"classname,attr"`
-		Failure *detail `xml:"failure"`
-		Error   *detail `xml:"error"`
-		Skipped *detail `xml:"skipped"`
+		Name       string  `xml:"name,attr"`
+		Class      string  `xml:"classname,attr"`
+		Failure    *detail `xml:"failure"`
+		Error      *detail `xml:"error"`
+		Skipped    *detail `xml:"skipped"`
+		Properties []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"properties>property"`
 	}
 	var tests []test
 	dec := xml.NewDecoder(strings.NewReader(string(data)))
@@ -204,6 +211,11 @@ func junitTests(path string) ([]test, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		t := test{name: strings.TrimSpace(c.Class + " " + c.Name), result: passed}
+		for _, p := range c.Properties {
+			if p.Name == "again" {
+				t.again++
+			}
+		}
 		for _, d := range []struct {
 			d *detail
 			o outcome

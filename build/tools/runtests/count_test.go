@@ -57,8 +57,10 @@ func TestGoTests(t *testing.T) {
 }
 
 func TestStepTests(t *testing.T) {
-	got := stepTests([]byte("noise\nok   drop a file (12 ms)\nFAIL save: no button\n1 failed\n"))
-	if len(got) != 2 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" {
+	log := "noise\nok   drop a file (12 ms)\nagain the drop was lost\nFAIL save: no button\n1 failed\n"
+	got := stepTests([]byte(log))
+	if len(got) != 2 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" ||
+		got[0].again != 1 {
 		t.Errorf("stepTests = %+v; want one passed and one failed", got)
 	}
 }
@@ -66,7 +68,8 @@ func TestStepTests(t *testing.T) {
 func TestJUnitTests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.xml")
 	const report = `<?xml version="1.0"?><testsuites><testsuite>
-<testcase classname="a.b" name="ok"/>
+<testcase classname="a.b" name="ok">
+<properties><property name="again" value="it hung"/></properties></testcase>
 <testcase classname="a.b" name="bad"><failure message="1 != 2">trace</failure></testcase>
 <testcase classname="a.b" name="broken"><error message="no fixture"/></testcase>
 <testcase classname="a.b" name="later"><skipped message="no GPU"/></testcase>
@@ -80,6 +83,9 @@ func TestJUnitTests(t *testing.T) {
 	}
 	if p, f, s := count(got, passed), count(got, failed), count(got, skipped); p != 1 || f != 2 || s != 1 {
 		t.Errorf("junitTests = %d passed, %d failed, %d skipped; want 1, 2, 1", p, f, s)
+	}
+	if r := repeats(got); r != ", 1 repeats" {
+		t.Errorf("repeats = %q, want one", r)
 	}
 	if _, err := junitTests(path + ".absent"); err == nil {
 		t.Error("junitTests of an absent report = nil error; a runner that left no report has not passed")

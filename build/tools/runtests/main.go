@@ -81,7 +81,7 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 	if sk > 0 {
 		line += fmt.Sprintf(", %d skipped", sk)
 	}
-	fmt.Println(line)
+	fmt.Println(line + repeats(all))
 	return f == 0 && p > 0, nil
 }
 
@@ -91,8 +91,8 @@ func printStage(name string, tests []test, took time.Duration, logs string) {
 	if count(tests, failed) > 0 {
 		mark = "FAIL"
 	}
-	fmt.Printf("%s %-12s %4d passed %3d failed %3d skipped  %v\n", mark, name,
-		count(tests, passed), count(tests, failed), count(tests, skipped), took.Round(100*time.Millisecond))
+	fmt.Printf("%s %-12s %4d passed %3d failed %3d skipped%s  %v\n", mark, name, count(tests, passed),
+		count(tests, failed), count(tests, skipped), repeats(tests), took.Round(100*time.Millisecond))
 	shown := 0
 	for _, t := range tests {
 		switch t.result {
@@ -108,6 +108,18 @@ func printStage(name string, tests []test, took time.Duration, logs string) {
 	if shown > 0 {
 		fmt.Printf("     the whole log: %s\n", filepath.Join(logs, name+".log"))
 	}
+}
+
+// repeats says how often tests repeated something for a fault of their tools or of the machine, if they did.
+func repeats(tests []test) string {
+	n := 0
+	for _, t := range tests {
+		n += t.again
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d repeats", n)
 }
 
 func indent(s string) string { return "     " + strings.ReplaceAll(s, "\n", "\n     ") }

@@ -646,7 +646,7 @@ func TestRunsWithGPUMemoryDoNotLeak(t *testing.T) {
 	if race || testing.Short() {
 		t.Skip("resident memory is measured, over seconds")
 	}
-	if os.Getenv("NEREID_TEST_ALONE") == "" { // in this process other tests leave memory that is released during the runs
+	if os.Getenv("NEREID_TEST_ALONE") == "" { // what other tests left in this process may be released during the runs
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRunsWithGPUMemoryDoNotLeak$", "-test.v")
 		cmd.Env = append(os.Environ(), "NEREID_TEST_ALONE=1", "GOMAXPROCS=1")
 		out, err := cmd.CombinedOutput()
