@@ -464,6 +464,52 @@ func TestEnsembleStatistics(t *testing.T) {
 	})
 }
 
+// A step's model rejects a request, and counts that. The ensemble counts the failure with the reason OTHER, as Triton.
+func TestEnsembleOfARejectedStepFailsForAnotherReason_E002(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/slow/config.pbtxt", wordConfig+`parameters { key: "execute_delay_ms" value { string_value: "3600000" } }
+dynamic_batching { preferred_batch_size: 1 default_queue_policy { default_timeout_microseconds: 1 } }
+`)
+	write(t, root+"/slow/1/.keep", "")
+	write(t, root+"/ens/config.pbtxt", `platform: "ensemble"
+max_batch_size: 8
+input { name: "A" data_type: TYPE_INT32 dims: 4 }
+output { name: "X" data_type: TYPE_INT32 dims: 4 }
+ensemble_scheduling { step { model_name: "slow" model_version: -1 input_map { key: "INPUT0" value: "A" }
+  output_map { key: "OUTPUT0" value: "X" } } }
+`)
+	write(t, root+"/ens/1/.keep", "")
+	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
+	failed := make(chan error, 8)
+	for range cap(failed) { // one of them executes for an hour; others wait too long behind it
+		r := diamond("ens", 1, "A")
+		defer r.Release()
+		defer r.Cancel()
+		if err := e.Infer(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r.Retain()
+		go func() {
+			defer r.Release()
+			resp, err := r.Next(t.Context())
+			if err == nil {
+				err = resp.Err
+				resp.Release()
+			}
+			failed <- err
+		}()
+	}
+	if err := <-failed; status.CodeOf(err) != status.Unavailable {
+		t.Fatalf("failed with %v, want a rejection", err)
+	}
+	for _, s := range e.Snapshots(nil) {
+		other, rejected := s.Failures[stats.Other] > 0, s.Failures[stats.Rejected] > 0
+		if inEnsemble := s.Model == "ens"; other != inEnsemble || rejected == inEnsemble {
+			t.Errorf("failures of %s by reason: %v", s.Model, s.Failures)
+		}
+	}
+}
+
 func TestEnsembleUnderLoad_I010(t *testing.T) {
 	root := ensembles(t)
 	e := start(t, engine.Options{

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
@@ -165,7 +166,14 @@ func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.Mem
 // the versions in service are listed.
 func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex {
 	all := []*inferencepb.RepositoryIndexResponse_ModelIndex{}
-	for _, m := range e.models.Models() {
+	models := e.models.Models()
+	if !ready {
+		for _, key := range e.models.Untried() {
+			models = append(models, lifecycle.ModelStatus{Name: key})
+		}
+		slices.SortStableFunc(models, func(a, b lifecycle.ModelStatus) int { return strings.Compare(a.Name, b.Name) })
+	}
+	for _, m := range models {
 		_, name := repo.Split(m.Name) // as in Triton: models of the same name have rows that look the same
 		if len(m.Versions) == 0 && !ready {
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: name}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import Server, deviates
+from harness import REFERENCE, Server, deviates
 
 CODE = """import triton_python_backend_utils as pb
 
@@ -149,3 +149,27 @@ def test_a_cycle_of_ensembles_is_the_clients_mistake(explicit):
 
 def test_status_of_an_invalid_configuration_DV84(explicit):
     assert load(explicit, "negative_batch_size_DV84").status == deviates(500, 400)
+
+
+def test_the_index_has_folders_as_they_are_now_B013(explicit):
+    models = explicit.repositories[0]
+
+    def listed():
+        return [row["name"] for row in explicit.post("/v2/repository/index", {}).json]
+
+    (models / "new").mkdir()
+    assert "new" in listed()
+    assert {"name": "new"} in explicit.post("/v2/repository/index", {}).json
+    assert "new" not in [row["name"] for row in explicit.post("/v2/repository/index", {"ready": True}).json]
+    (models / "new").rmdir()
+    assert "new" not in listed()
+
+
+def test_a_repository_that_is_not_there_DV85(tmp_path):
+    server = Server(tmp_path / "nowhere", tmp_path, "--exit-on-error=false", wait=None)
+    if REFERENCE:
+        with server:
+            assert server.get("/v2/health/live").status == 400
+        return
+    with pytest.raises(AssertionError, match="the server exited with 1"), server:
+        pass

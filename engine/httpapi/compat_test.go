@@ -146,6 +146,8 @@ func TestVertexAI_B084_G015(t *testing.T) {
 	conn := dial(t, s.addr)
 	empty := func(code string) answer { return answer{status: code, kind: typeText} }
 	binary, contentType, binaryReply := cloudBinary(compat.VertexAIBinary)
+	_, length, _ := strings.Cut(binaryReply.kind, compat.VertexAIBinary)
+	binaryReply.kind, binaryReply.jsonLength = typeBinary, length // in replies, a header has the length
 	for _, tt := range []struct {
 		name, method, path, to, body, header string
 		want                                 answer

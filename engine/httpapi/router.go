@@ -15,8 +15,9 @@ type router struct {
 	model    []byte           // of routes without {model}, nil: none
 	fallback *route           // for paths that are no route
 	// binaryType is the content type of a body in binary form, which ends with the length of its JSON part. "": a
-	// header has the length.
-	binaryType string
+	// header has the length. Replies have it too if binaryReply is set.
+	binaryType  string
+	binaryReply bool
 }
 
 // matched is the route of a request. Its slices are views of the path, as sent.
@@ -51,6 +52,7 @@ func newRouter(o *Options) *router {
 		table = sageMakerRoutes(o.SageMaker.PingLive, o.SageMaker.Kind)
 		r.basePath, r.model, r.fallback, r.binaryType = "", []byte(o.SageMaker.Model), &badRequestRoute,
 			compat.SageMakerBinary
+		r.binaryReply = true
 	case o.VertexAI != nil:
 		r.basePath, r.vertexAI, r.fallback, r.binaryType = "", o.VertexAI, &badRequestRoute, compat.VertexAIBinary
 	case o.V1:

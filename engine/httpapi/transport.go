@@ -156,8 +156,8 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 		h.SetStatusMessage(notAllowed)
 	}
 	h.SetContentType(x.contentType)
-	if own := s.routes.binaryType; own != "" && x.jsonLength >= 0 {
-		h.SetContentType(own + strconv.Itoa(x.jsonLength))
+	if s.routes.binaryReply && x.jsonLength >= 0 {
+		h.SetContentType(s.routes.binaryType + strconv.Itoa(x.jsonLength))
 	} else if x.jsonLength >= 0 {
 		var digits [20]byte
 		h.SetCanonical(headerLengthKey, strconv.AppendInt(digits[:0], int64(x.jsonLength), 10))

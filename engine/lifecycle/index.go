@@ -9,6 +9,7 @@ import (
 
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
+	"nereid/engine/repo"
 	"nereid/engine/status"
 )
 
@@ -59,6 +60,20 @@ func (m *Manager) Models() []ModelStatus {
 		all = append(all, m.status(m.entries[name]))
 	}
 	return all
+}
+
+// Untried returns the keys of models in local repositories that are not known yet, such as those whose folders appeared
+// after the start. It reads the repositories.
+func (m *Manager) Untried() (keys []string) {
+	folders := repo.Folders(m.scanOptions())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range folders {
+		if m.entries[key] == nil && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Model returns the status of one model; false if there is none, or several of the name.

@@ -366,6 +366,9 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 	if resp.Err != nil {
 		reason = stats.ReasonOf(resp.Err, executed)
 	}
+	if reason == stats.Rejected && m.Config().GetEnsembleScheduling() != nil {
+		reason = stats.Other // a step's model rejected it, and counts that
+	}
 	if m.decoupled && executed {
 		m.stats.Responded(r, resp)
 	}

@@ -123,6 +123,37 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 	return models, unread
 }
 
+// Folders returns the keys of the models in the local repositories without looking into their folders. It leaves out
+// what it cannot read.
+func Folders(o Options) (keys []string) {
+	for _, root := range o.Roots {
+		if o.Remotes[root] != nil {
+			continue
+		}
+		entries, _ := os.ReadDir(root)
+		for _, e := range entries {
+			name, ok := o.nameOf(root, e)
+			if !ok || CheckName(name) != nil {
+				continue
+			}
+			if o.Namespaces {
+				name = Key(root, name)
+			}
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// nameOf returns the name of the model in a folder of a repository; false if the entry is not to be read.
+func (o *Options) nameOf(root string, e fs.DirEntry) (name string, ok bool) {
+	name, alias := o.Names[root][e.Name()]
+	if !alias {
+		name = e.Name()
+	}
+	return name, !Ignored(e.Name()) && (o.Only == "" || name == o.Only) && isFolder(root, e)
+}
+
 // scanRoot returns the models of one repository.
 func (o *Options) scanRoot(root string) (found []*Model, err error) {
 	if r := o.Remotes[root]; r != nil {
@@ -140,16 +171,12 @@ func (o *Options) scanRoot(root string) (found []*Model, err error) {
 			"model repository %s is empty and on another file system than before; mount it again", root)
 	}
 	for _, e := range entries {
-		folder := e.Name()
-		name, alias := o.Names[root][folder]
-		if !alias {
-			name = folder
-		}
-		if Ignored(folder) || o.Only != "" && name != o.Only || !isFolder(root, e) {
+		name, ok := o.nameOf(root, e)
+		if !ok {
 			continue
 		}
-		m := ScanModel(root, folder, o.ConfigName)
-		m.Name, m.Alias = name, alias
+		m := ScanModel(root, e.Name(), o.ConfigName)
+		m.Name, m.Alias = name, name != e.Name()
 		found = append(found, m)
 	}
 	return found, nil

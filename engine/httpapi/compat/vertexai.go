@@ -1,7 +1,7 @@
 package compat
 
 // VertexAI makes a server answer like Google Vertex AI's containers, instead of the v2 routes. The content type
-// VertexAIBinary marks a body in binary form, in requests and replies.
+// VertexAIBinary marks a request's body in binary form. Replies have the header of the v2 protocol, as Triton's.
 type VertexAI struct {
 	// Predict and Health are the paths of the two routes: AIP_PREDICT_ROUTE and AIP_HEALTH_ROUTE.
 	Predict, Health string
