@@ -411,7 +411,7 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 			outputs: []string{"Y"}},
 		{name: "C047 B alone; the tensor between the steps is left out too", inputs: []string{"B"}, want: "Y 100"},
 		{name: "C047 a step needs the input", model: "strict", inputs: []string{"B"},
-			err: "in ensemble 'strict', [request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'word'"},
+			err: "in ensemble 'strict', [request id: <id_unknown>] expected 1 inputs but got 0 inputs for model"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := diamond(cmp.Or(tt.model, "optional"), 1, tt.inputs...)
@@ -467,7 +467,8 @@ func TestEnsembleStatistics(t *testing.T) {
 // A step's model rejects a request, and counts that. The ensemble counts the failure with the reason OTHER, as Triton.
 func TestEnsembleOfARejectedStepFailsForAnotherReason_E002(t *testing.T) {
 	root := t.TempDir()
-	write(t, root+"/slow/config.pbtxt", wordConfig+`parameters { key: "execute_delay_ms" value { string_value: "3600000" } }
+	write(t, root+"/slow/config.pbtxt", wordConfig+`
+parameters { key: "execute_delay_ms" value { string_value: "3600000" } }
 dynamic_batching { preferred_batch_size: 1 default_queue_policy { default_timeout_microseconds: 1 } }
 `)
 	write(t, root+"/slow/1/.keep", "")
