@@ -324,35 +324,15 @@ func (c *climb) line(axis int) (better bool, err error) {
 	return false, nil
 }
 
-// walk takes steps that double while they are improvements, and then halve.
+// walk takes steps that double while they are improvements. The next round takes smaller ones from there.
 func (c *climb) walk(axis, dir int) (better bool, err error) {
-	step := 1
-	for {
-		moved, err := c.try(move{axis, dir * step})
-		if err != nil {
+	for step := dir; ; step *= 2 {
+		moved, err := c.try(move{axis, step})
+		if err != nil || !moved {
 			return better, err
 		}
-		if !moved {
-			break
-		}
 		better = true
-		step *= 2
 	}
-	if !better {
-		return false, nil
-	}
-	for step /= 2; step >= 1; step /= 2 {
-		for _, d := range []int{dir, -dir} {
-			moved, err := c.try(move{axis, d * step})
-			if err != nil {
-				return better, err
-			}
-			if moved {
-				break
-			}
-		}
-	}
-	return better, nil
 }
 
 // move is a step on an axis.
@@ -381,8 +361,8 @@ func (c *climb) take(next Candidate) (better bool, err error) {
 	return true, nil
 }
 
-// jump tries what single steps do not reach: two axes in opposite directions, an axis and the load, and longer steps.
-// It ends with the first improvement.
+// jump tries what single steps do not reach: two axes in opposite directions, and an axis and the load. It ends with the
+// first improvement.
 func (c *climb) jump() (better bool, err error) {
 	load := len(c.axes) - 1
 	var tries [][]move
@@ -395,12 +375,8 @@ func (c *climb) jump() (better bool, err error) {
 		}
 	}
 	for a := range load {
-		for _, dir := range []int{1, -1} {
-			tries = append(tries, []move{{a, dir}, {load, dir}}, []move{{a, 2 * dir}})
-		}
-	}
-	for a := range load {
-		tries = append(tries, []move{{a, -1}, {load, 1}}, []move{{a, 1}, {load, -1}})
+		tries = append(tries, []move{{a, 1}, {load, 1}}, []move{{a, -1}, {load, -1}}, []move{{a, -1}, {load, 1}},
+			[]move{{a, 1}, {load, -1}})
 	}
 	for _, t := range tries {
 		if moved, err := c.try(t...); err != nil || moved {
