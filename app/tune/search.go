@@ -361,8 +361,8 @@ func (c *climb) take(next Candidate) (better bool, err error) {
 	return true, nil
 }
 
-// jump tries what single steps do not reach: two axes in opposite directions, and an axis and the load. It ends with the
-// first improvement.
+// jump tries what single steps do not reach: two axes in opposite directions, and an axis and the load. It ends with
+// the first improvement.
 func (c *climb) jump() (better bool, err error) {
 	load := len(c.axes) - 1
 	var tries [][]move

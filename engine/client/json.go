@@ -99,65 +99,37 @@ func appendNumber(b []byte, dt tensor.DataType, s string) ([]byte, error) {
 	return b, fmt.Errorf("type %v has no form in JSON; give the bytes instead", dt)
 }
 
+// lists read the elements of tensors into slices that package json encodes as arrays.
+var lists = map[tensor.DataType]func(t *Tensor) (any, error){
+	tensor.Bool: list[bool], tensor.FP32: list[float32], tensor.FP64: list[float64],
+	tensor.Uint16: list[uint16], tensor.Uint32: list[uint32], tensor.Uint64: list[uint64],
+	tensor.Int8: list[int8], tensor.Int16: list[int16], tensor.Int32: list[int32], tensor.Int64: list[int64],
+	tensor.Uint8: func(t *Tensor) (any, error) { // json encodes bytes in base64
+		values, err := Values[uint8](t)
+		out := make([]uint16, len(values))
+		for i, v := range values {
+			out[i] = uint16(v)
+		}
+		return out, err
+	},
+	tensor.Bytes: func(t *Tensor) (any, error) { return StringValues(t) },
+}
+
+func list[T Element](t *Tensor) (any, error) { return Values[T](t) }
+
 // ToJSON returns the elements of a tensor as a flat JSON array. Strings that are not UTF-8 are changed.
 func ToJSON(t *Tensor) (json.RawMessage, error) {
-	n, err := t.elements()
+	read, ok := lists[t.DataType]
+	if !ok {
+		return nil, fmt.Errorf("tensor %q: type %v has no form in JSON; use the binary form", t.Name, t.DataType)
+	}
+	values, err := read(t)
 	if err != nil {
 		return nil, err
 	}
-	if t.DataType == tensor.Bytes {
-		values, err := StringValues(t)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(values)
+	b, err := json.Marshal(values)
+	if err != nil { // NaN or infinite
+		return nil, fmt.Errorf("tensor %q: %w; use the binary form", t.Name, err)
 	}
-	size := t.DataType.Size()
-	if size == 0 || len(t.Data) != n*size {
-		return nil, fmt.Errorf("tensor %q has %d bytes, which its type %v and shape %v do not fit",
-			t.Name, len(t.Data), t.DataType, t.Shape)
-	}
-	b := []byte{'['}
-	for i := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = appendElement(b, t.DataType, t.Data[i*size:(i+1)*size]); err != nil {
-			return nil, fmt.Errorf("tensor %q: element %d: %w", t.Name, i, err)
-		}
-	}
-	return append(b, ']'), nil
-}
-
-// appendElement appends an element as JSON.
-func appendElement(b []byte, dt tensor.DataType, e []byte) ([]byte, error) {
-	var all [8]byte
-	copy(all[:], e)
-	v := binary.LittleEndian.Uint64(all[:])
-	switch dt {
-	case tensor.Bool:
-		return strconv.AppendBool(b, v != 0), nil
-	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		return strconv.AppendUint(b, v, 10), nil
-	case tensor.Int8:
-		return strconv.AppendInt(b, int64(int8(v)), 10), nil
-	case tensor.Int16:
-		return strconv.AppendInt(b, int64(int16(v)), 10), nil
-	case tensor.Int32:
-		return strconv.AppendInt(b, int64(int32(v)), 10), nil
-	case tensor.Int64:
-		return strconv.AppendInt(b, int64(v), 10), nil
-	case tensor.FP32:
-		return appendFloat(b, float64(math.Float32frombits(uint32(v))), 32)
-	case tensor.FP64:
-		return appendFloat(b, math.Float64frombits(v), 64)
-	}
-	return b, fmt.Errorf("type %v has no form in JSON; use the binary form", dt)
-}
-
-func appendFloat(b []byte, v float64, bits int) ([]byte, error) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return b, fmt.Errorf("%v has no form in JSON; use the binary form", v)
-	}
-	return strconv.AppendFloat(b, v, 'g', -1, bits), nil
+	return b, nil
 }

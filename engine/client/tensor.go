@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"nereid/engine/tensor"
@@ -30,33 +31,15 @@ type Element interface {
 	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64
 }
 
-// DataTypeOf returns the data type of the elements of type T.
-func DataTypeOf[T Element]() tensor.DataType {
-	switch any(*new(T)).(type) {
-	case bool:
-		return tensor.Bool
-	case uint8:
-		return tensor.Uint8
-	case uint16:
-		return tensor.Uint16
-	case uint32:
-		return tensor.Uint32
-	case uint64:
-		return tensor.Uint64
-	case int8:
-		return tensor.Int8
-	case int16:
-		return tensor.Int16
-	case int32:
-		return tensor.Int32
-	case int64:
-		return tensor.Int64
-	case float32:
-		return tensor.FP32
-	default:
-		return tensor.FP64
-	}
+var dataTypes = map[reflect.Kind]tensor.DataType{
+	reflect.Bool: tensor.Bool, reflect.Float32: tensor.FP32, reflect.Float64: tensor.FP64,
+	reflect.Uint8: tensor.Uint8, reflect.Uint16: tensor.Uint16, reflect.Uint32: tensor.Uint32,
+	reflect.Uint64: tensor.Uint64,
+	reflect.Int8:   tensor.Int8, reflect.Int16: tensor.Int16, reflect.Int32: tensor.Int32, reflect.Int64: tensor.Int64,
 }
+
+// DataTypeOf returns the data type of the elements of type T.
+func DataTypeOf[T Element]() tensor.DataType { return dataTypes[reflect.TypeFor[T]().Kind()] }
 
 // Of returns a tensor with a copy of values, which are in row-major order. Without a shape it has one dimension. Of
 // does not check the shape; the server does.

@@ -38,7 +38,6 @@ type options struct {
 
 // point is the result of one load.
 type point struct {
-	Label    string  `json:"label,omitempty"`
 	Proto    string  `json:"proto"`
 	Model    string  `json:"model"`
 	Clients  int     `json:"clients"`

@@ -31,7 +31,6 @@ func main() {
 	flag.StringVar(&o.outputs, "shm", "",
 		"system shared memory for the tensors: the outputs' names, one for each input, as NAME;NAME; needs -i http")
 	clients := flag.String("c", "1,16,64", "numbers of clients, one load each")
-	label := flag.String("label", "", "name of the series")
 	asJSON := flag.Bool("json", false, "print one JSON object per line")
 	echo := flag.String("echo", "",
 		"host:port: no load; return each request's body there; -i: http, grpc (the server's own HTTP/2) or grpc-go")
@@ -62,7 +61,6 @@ func main() {
 			fmt.Fprintln(os.Stderr, "loadgen:", err)
 			os.Exit(1)
 		}
-		p.Label = *label
 		faulty = faulty || p.Errors > 0
 		if *asJSON {
 			if err := json.NewEncoder(os.Stdout).Encode(p); err != nil {
