@@ -197,6 +197,14 @@ func (s *server) start(ctx context.Context) error {
 // in a call into C cannot be stopped, and must not keep the process from exiting.
 const endGrace = 5 * time.Second
 
+const (
+	// endReserve is the part of the exit timeout, at most a tenth of it, in which requests are no longer awaited:
+	// processes of models that still run are killed, and files are closed.
+	endReserve = 2 * time.Second
+	// loadGrace is how long loads of models may go on when the server stops, at most a quarter of the exit timeout.
+	loadGrace = 5 * time.Second
+)
+
 // end shuts down. It gives up after the exit timeout and a grace period.
 func (s *server) end() error {
 	limit := s.c.ExitTimeout + endGrace
@@ -225,8 +233,16 @@ func within(limit time.Duration, f func()) bool {
 // shutdown closes what open and start made, in reverse order. It first waits until running requests finish, at most for
 // the exit timeout.
 func (s *server) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.c.ExitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.ExitTimeout-min(endReserve, s.c.ExitTimeout/10))
 	defer cancel()
+	if s.engine != nil {
+		defer time.AfterFunc(min(loadGrace, s.c.ExitTimeout/4), s.engine.StopLoads).Stop()
+	}
+	if s.backends != nil {
+		s.backends.Leave()
+		// So that no process takes longer than the requests may.
+		defer context.AfterFunc(ctx, s.backends.Kill)()
+	}
 	failed := func(what string, err error) {
 		if err != nil {
 			s.log.Warn(what, "err", err)

@@ -175,6 +175,10 @@ func (e *Engine) loadNamed(ctx context.Context, names []string) (failed []error)
 	return failed
 }
 
+// StopLoads cancels the loads of models under way and refuses others. The models that are loaded go on serving. Close
+// does it too; a server that stops calls it first, so that no load request holds it up.
+func (e *Engine) StopLoads() { e.models.StopLoads() }
+
 // Close refuses new requests, waits for the admitted ones until ctx is done, cancels the rest and closes every model.
 // When it returns, all goroutines of the engine have ended.
 func (e *Engine) Close(ctx context.Context) {

@@ -63,7 +63,9 @@ func ForInspection(c *options.Config, dataDir string) (*Set, error) {
 }
 
 func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
-	s.launcher = worker.NewLauncher(log)
+	s.launcher = worker.NewLauncher(worker.Options{
+		Env: c.Backends.Env, StartLimit: c.Engine.LoadTimeout, CrashInputs: c.Backends.CrashInputs, Log: log,
+	})
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
@@ -111,6 +113,12 @@ func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
 	}
 	return nil
 }
+
+// Leave makes processes of models end soon that work for no client.
+func (s *Set) Leave() { s.launcher.Leave() }
+
+// Kill ends the processes of models, and does not wait for their ends.
+func (s *Set) Kill() { s.launcher.Kill() }
 
 // Close ends the processes of models and releases the GPUs. No model may be left.
 func (s *Set) Close() error {

@@ -83,6 +83,8 @@ type Backends struct {
 	Directory   string // holds backends written in Python; "": none
 	ONNXRuntime onnxruntime.Options
 	Python      python.Options
+	Env         []string // variables that models' processes get in addition to the usual ones; see process.Environ
+	CrashInputs string   // a folder for inputs that crash models; "": they are not saved
 	// Frameworks are the settings of the backends that use a framework's own library, by backend name.
 	Frameworks map[string]map[string]string
 }
@@ -127,6 +129,7 @@ func Default(asTriton bool) *Config {
 		given:   map[string]string{},
 	}
 	c.Engine.ID, c.Engine.PollInterval, c.Engine.LoadThreads = "triton", 15*time.Second, 4
+	c.Engine.LoadTimeout = 30 * time.Minute
 	c.GRPC.Keepalive = keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}
 	c.GRPC.Enforcement.MinTime = 5 * time.Minute
 	return c

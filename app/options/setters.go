@@ -3,6 +3,7 @@ package options
 import (
 	"fmt"
 	"net/url"
+	"os"
 	goruntime "runtime"
 	"strings"
 
@@ -63,6 +64,25 @@ func sharedPort(field *bool) setter {
 		}
 		return fmt.Errorf("sharing a port between servers is not supported on %s", goruntime.GOOS)
 	}
+}
+
+func (c *Config) modelEnv(v string) error {
+	for name := range strings.SplitSeq(v, ",") {
+		if name = strings.TrimSpace(name); name == "" || strings.Contains(name, "=") {
+			return fmt.Errorf("%q is not the name of a variable; write NAME, or PREFIX_* for several", name)
+		}
+		c.Backends.Env = append(c.Backends.Env, name)
+	}
+	return nil
+}
+
+// crashInputs takes a folder that must exist, so that a mistyped one is noticed before the first crash.
+func (c *Config) crashInputs(v string) error {
+	if info, err := os.Stat(v); err != nil || !info.IsDir() {
+		return fmt.Errorf("%q is not a folder; make it, readable for yourself alone", v)
+	}
+	c.Backends.CrashInputs = v
+	return nil
 }
 
 func (c *Config) allowedHosts(v string) error {

@@ -25,7 +25,8 @@ func (c *Config) serverOptions() []option {
 		opt("help", "", "Prints this text.", flag(&c.Help)),
 		opt("id", "string", "The server's name in its metadata. Default: triton.", text(&c.Engine.ID)),
 		opt("exit-timeout-secs", "integer",
-			"How many seconds requests may take to finish when the server stops. Default: 30.",
+			"How many seconds the server may take to stop. Requests may finish until two seconds before, or until a "+
+				"tenth before if that is less. Default: 30.",
 			duration(0, maxInt, time.Second, &c.ExitTimeout)),
 		opt("exit-on-error", "boolean",
 			"Stops the server when a model fails to load at start. Default: false; true under the name tritonserver.",
@@ -56,6 +57,9 @@ func (c *Config) modelOptions() []option {
 			"Refuses models with an incomplete configuration.", flag(&e.DisableAutoComplete)),
 		opt("model-load-thread-count", "integer",
 			"How many models load at once. Default: 4.", integer(1, 1024, &e.LoadThreads)),
+		opt("model-load-timeout-secs", "integer",
+			"How many seconds the load of a model may take, with its download and its environment. Then it is "+
+				"cancelled. 0: no limit. Default: 1800.", duration(0, 1<<30, time.Second, &e.LoadTimeout)),
 		opt("model-load-retry-count", "integer",
 			"How often a failed load is retried at once. A failed model is also retried when its files change. "+
 				"Default: 0.", integer(0, 1000, &e.LoadRetries)),
@@ -223,6 +227,13 @@ func (c *Config) backendOptions() []option {
 				"intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache; "+
 				"tensorflow,library, op-library-directory, allow-soft-placement, gpu-memory-fraction; "+
 				"openvino,library. May be given several times.", c.backendConfig),
+		opt("model-env", "name[,name...]",
+			"Variables of the server's environment that the processes of models and installers of packages see, in "+
+				"addition to a fixed list without secrets. A star at the end stands for any text; * alone passes all. "+
+				"May be given several times. Default: none.", c.modelEnv),
+		opt("crash-inputs-dir", "path",
+			"A folder where an input is saved that has ended the process of a model twice. It has the data of "+
+				"clients. At most 32 files and 256 MiB. Default: none is saved.", c.crashInputs),
 		ignored("repoagent-directory", "path",
 			"The repository agents are built in; libraries of Triton's agent interface are not loaded.", anyText),
 		opt("cache-config", "cache,key=value",

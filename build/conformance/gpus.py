@@ -39,7 +39,7 @@ class Machine:
         """The command that starts the server on this machine."""
         if not REAL:
             environ = {"LD_LIBRARY_PATH": self.libraries, "FAKE_GPU_FOLDER": self.state, **environ}
-        return ["env", *(f"{k}={v}" for k, v in environ.items()), BINARY, "serve"]
+        return ["env", *(f"{k}={v}" for k, v in environ.items()), BINARY, "serve", "--model-env=FAKE_*"]
 
     def client(self):
         """Returns tritonclient.utils.cuda_shared_memory for this machine. It can be called once per process."""

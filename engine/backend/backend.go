@@ -190,6 +190,13 @@ type Process struct {
 	Output, Before []string
 }
 
+// Leaver is a Model that is notified when it leaves service.
+type Leaver interface {
+	// Leave says that no new request comes, and that Close follows when those under way are answered. It must not
+	// block.
+	Leave()
+}
+
 // InputMemory is a Model with memory from which inputs can be executed without another copy.
 type InputMemory interface {
 	// InputBuffer returns n bytes of that memory, or nil. The one reference is the caller's, who may also release it

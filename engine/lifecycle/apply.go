@@ -59,6 +59,9 @@ func (c *change) apply(p *plan) error {
 	case !later:
 		c.loadAll(p, wanting)
 	}
+	for i := range results {
+		results[i].err = c.because(results[i].err)
+	}
 	p.chain.loaded(results)
 	return c.commit(p, results)
 }

@@ -2,6 +2,9 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -9,6 +12,18 @@ import (
 
 // errStopping is the error of a change that begins, or is under way, when the manager closes.
 var errStopping = status.New(status.Unavailable, "the server is stopping")
+
+// errUnloadedMeanwhile is the error of a load that an unload has cancelled.
+var errUnloadedMeanwhile = status.New(status.Cancelled,
+	"the load was cancelled because the model was unloaded meanwhile")
+
+const (
+	// unloadGrace is how long an unload lets a load of the model go on before it cancels the load.
+	unloadGrace = 5 * time.Second
+	// placeTime is how long a load counts for Options.LoadThreads. One that takes longer is large or hangs, and must
+	// not keep other models from loading.
+	placeTime = time.Minute
+)
 
 // whenFull says what becomes of versions for which there is no room in memory.
 type whenFull int
@@ -25,9 +40,11 @@ const (
 type change struct {
 	m    *Manager
 	e    *entry
-	ctx  context.Context // ends the change early; also when the manager closes
+	ctx  context.Context // ends the change early, with a cause; also when the manager closes
 	stop func()
-	src  *repo.Model // what the model is to be
+	// cancel ends ctx with a cause.
+	cancel context.CancelCauseFunc
+	src    *repo.Model // what the model is to be
 	// over replaces files of the repository; nil: it does not. It is the entry's unless fresh.
 	over     *override
 	fresh    bool  // over came with this change
@@ -48,7 +65,7 @@ func (m *Manager) begin(
 	}
 	src, err := look(e)
 	if err != nil {
-		m.forgetUntried(e, err)
+		forgetUntried(m, e, err)
 		err = notPolled(key, err)
 	}
 	m.mu.Lock()
@@ -67,23 +84,73 @@ func (m *Manager) begin(
 	if !c.fresh && e.src != nil && e.src.Equal(src) {
 		c.over = e.override // an unchanged model keeps its override
 	}
-	var cancel context.CancelFunc
-	c.ctx, cancel = context.WithCancel(ctx)
-	detach := context.AfterFunc(m.open, cancel)
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	detach := context.AfterFunc(m.open, func() { c.cancel(errStopping) })
+	e.giveUp = c.cancel
 	c.stop = func() {
 		detach()
-		cancel()
+		c.cancel(nil)
 	}
 	return c, nil
 }
 
 func (c *change) end() {
+	c.m.mu.Lock()
+	c.e.giveUp = nil
+	c.m.mu.Unlock()
 	c.stop()
 	c.e.op.Unlock()
 }
 
+// lockToUnload is lock for an unload. It cancels a load of the model that is under way for longer than unloadGrace, and
+// those that come before the unload.
+func lockToUnload(m *Manager, key string) *entry {
+	locked, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-locked:
+				return
+			case <-time.After(unloadGrace):
+			}
+			m.mu.Lock()
+			if e := m.entries[key]; e != nil && e.giveUp != nil {
+				e.giveUp(errUnloadedMeanwhile)
+			}
+			m.mu.Unlock()
+		}
+	}()
+	e := m.lock(key, false)
+	close(locked)
+	<-done
+	return e
+}
+
+// because returns the reason why the change was cancelled in place of the error that came of that.
+func (c *change) because(err error) error {
+	var coded *status.Error
+	if cause := context.Cause(c.ctx); err != nil && errors.As(cause, &coded) {
+		return cause
+	}
+	return err
+}
+
+// limit cancels the change after Options.LoadTimeout, until the returned function is called.
+func (c *change) limit() (stop func() bool) {
+	most := c.m.o.LoadTimeout
+	if most == 0 {
+		return func() bool { return true }
+	}
+	return time.AfterFunc(most, func() {
+		c.cancel(status.Errorf(status.Unavailable,
+			"the load took longer than %d s and was cancelled; repair the model, or raise --model-load-timeout-secs",
+			int(most.Seconds())))
+	}).Stop
+}
+
 // forgetUntried forgets a model that does not exist and that was never tried. e.op is held.
-func (m *Manager) forgetUntried(e *entry, err error) {
+func forgetUntried(m *Manager, e *entry, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if status.CodeOf(err) == status.NotFound && e.src == nil && len(e.versions) == 0 {
@@ -125,7 +192,10 @@ func (c *change) load(o *operation) (kept bool, err error) {
 		c.discardFresh()
 		return true, err
 	}
-	defer func() { <-c.m.loads }()
+	leave := sync.OnceFunc(func() { <-c.m.loads })
+	defer leave()
+	defer time.AfterFunc(placeTime, leave).Stop()
+	defer c.limit()()
 	p, err := c.m.loader.prepare(c.ctx, c.src, c.over, c.choose())
 	if err == nil && cyclic == nil {
 		return false, c.apply(p)
@@ -137,7 +207,7 @@ func (c *change) load(o *operation) (kept bool, err error) {
 		_ = c.refuse(p, cyclic)
 		return false, loadFailed(c.e.name, cyclic)
 	}
-	return false, c.refuse(p, err)
+	return false, c.refuse(p, c.because(err))
 }
 
 // loadFailed is Triton's error for a model of which no version can be loaded.
@@ -168,7 +238,7 @@ func (c *change) takePlace() error {
 		return errStopping
 	}
 	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", c.e.name,
-		err)
+		c.because(err))
 }
 
 // discardFresh removes the files that came with the change.

@@ -56,6 +56,7 @@ type entry struct {
 	text      string                   // the configuration file as it was then
 	busy      bool                     // a change that polling started is under way
 	waits     error                    // why a change that polling saw is not made yet
+	giveUp    context.CancelCauseFunc  // cancels the change under way; nil: there is none that loads
 	requested bool                     // it was loaded by its own name, not only as a step of an ensemble
 	// lingering ends the wait for the sequences of models that left service.
 	lingering map[*model.Model]context.CancelFunc
@@ -215,7 +216,7 @@ func (m *Manager) Unload(name string) {
 }
 
 func (m *Manager) unload(key string) {
-	e := m.lock(key, false)
+	e := lockToUnload(m, key)
 	if e == nil {
 		return
 	}
@@ -240,6 +241,14 @@ func (m *Manager) retire(e *entry, ev retired, known bool) {
 	e.override = nil
 	m.mu.Unlock()
 	m.o.Events.changed()
+}
+
+// StopLoads cancels the loads under way, and refuses others from now on. Close does it too.
+func (m *Manager) StopLoads() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.shut()
 }
 
 // Close refuses all requests from now on, gives up loads under way, lets requests finish until ctx ends, then stops

@@ -37,6 +37,9 @@ type Options struct {
 	DefaultMaxBatchSizes map[string]int
 	// LoadThreads is how many models load at once (--model-load-thread-count). 0: 4.
 	LoadThreads int
+	// LoadTimeout is how long a load of a model may take, without the wait for its turn (--model-load-timeout-secs).
+	// Then it is cancelled, which backends in processes heed. 0: there is no limit.
+	LoadTimeout time.Duration
 	// LoadRetries is how often a version that fails to load is tried again (--model-load-retry-count).
 	LoadRetries int
 	// Settle is how long the files of a changed model must stay unchanged before polling loads it. 0: 1 s.

@@ -458,6 +458,9 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 // instances and the backend's model. It is called once.
 func (m *Model) Close(ctx context.Context) error {
 	m.shut()
+	if l, ok := m.loaded.(backend.Leaver); ok {
+		l.Leave()
+	}
 	if m.sequences != nil {
 		m.sequences.Finish()
 	}

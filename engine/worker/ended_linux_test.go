@@ -56,7 +56,7 @@ func TestFramesOfAnEndedProcessAreRead(t *testing.T) {
 	if how := os.Getenv(answerAndExit); how != "" {
 		answerOnce(how == "2")
 	}
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	for how, name := range map[string]string{"1": "D2 it had read all", "2": "D2 it had not read all"} {
 		for _, decoupled := range []bool{false, true} {

@@ -134,7 +134,7 @@ func (w *Worker) admit(ctx context.Context, b *infer.Batch, series []*infer.Batc
 		r := ex.requests[i].r
 		r.SetQueue(w)
 		if r.Cancelled() {
-			w.down.SetState(ex.requests[i].state, arena.StateCancelled, true)
+			w.Cancelled(r)
 		}
 	}
 	return nil
@@ -197,12 +197,10 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 				limit = time.After(left)
 				continue
 			}
-			w.p.Kill()
-			<-w.dead
+			w.Kill()
 			return w.errTooLong()
 		case <-ctx.Done():
-			w.p.Kill()
-			<-w.dead
+			w.Kill()
 			return w.outcome(ex)
 		}
 	}
@@ -228,7 +226,10 @@ func (w *Worker) errTooLong() error {
 }
 
 // Cancelled notifies the process that no client waits for r; see infer.Queue.
-func (w *Worker) Cancelled(r *infer.Request) { w.setState(r, arena.StateCancelled, true) }
+func (w *Worker) Cancelled(r *infer.Request) {
+	w.setState(r, arena.StateCancelled, true)
+	w.watch.cancelled()
+}
 
 // setState sets or clears bits of the state byte of a request, if the worker still has it.
 func (w *Worker) setState(r *infer.Request, bits byte, on bool) {

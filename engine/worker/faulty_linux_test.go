@@ -49,7 +49,7 @@ func TestInvalidFinalResponseFailsTheRequest(t *testing.T) {
 	if os.Getenv(invalidResponse) != "" {
 		sendInvalidResponse()
 	}
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	w, err := l.Start(t.Context(), Spec{
 		Name: "m_0", ModelName: "m", Command: []string{os.Args[0],
@@ -95,7 +95,7 @@ func TestWorkerThatTakesNoRequestsIsEnded(t *testing.T) {
 	if os.Getenv(takesNothing) != "" {
 		takeNothing()
 	}
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	for _, decoupled := range []bool{false, true} {
 		w, err := l.Start(t.Context(), Spec{
@@ -184,7 +184,7 @@ func TestHalfValidFramesEndTheProcess(t *testing.T) {
 		}
 		sendRandomFrames(n)
 	}
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	seeds := 20
 	if os.Getenv("NEREID_SOAK") == "full" {

@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"nereid/engine/infer"
+	"nereid/engine/status"
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker/arena"
@@ -37,7 +40,8 @@ type Spec struct {
 	// ModelName and Version are the model's.
 	ModelName string
 	Version   int64
-	// Command is the program and its arguments. Env is added to the server's environment.
+	// Command is the program and its arguments. Env is added to what it gets of the server's environment; see
+	// process.Environ.
 	Command []string
 	Env     []string
 	Limits  process.Limits
@@ -56,17 +60,56 @@ type Spec struct {
 	Log    *slog.Logger // nil: nothing is logged
 }
 
-// Launcher starts workers. A server has one, and closes it after all workers.
-type Launcher struct {
-	processes *process.Launcher
-
-	mu      sync.Mutex
-	workers map[*Worker]struct{} // guarded by mu: those whose process runs
+// Options say what all processes of a server have in common. The zero value is ready to use.
+type Options struct {
+	// Env are names of variables of the server's environment that processes get in addition to the usual ones; see
+	// process.Environ.
+	Env []string
+	// StartLimit is how long a process that is started again may take until it executes. 0: there is no limit.
+	StartLimit time.Duration
+	// CrashInputs is a folder for inputs that have ended a process twice; see Suspects. "": they are not saved.
+	CrashInputs string
+	Log         *slog.Logger // nil: nothing is logged
 }
 
-// NewLauncher returns a launcher, which the caller closes. log may be nil.
-func NewLauncher(log *slog.Logger) *Launcher {
-	return &Launcher{processes: process.NewLauncher(log), workers: map[*Worker]struct{}{}}
+// Launcher starts workers. A server has one, and closes it after all workers.
+type Launcher struct {
+	o         Options
+	processes *process.Launcher
+	saver     saver
+
+	mu      sync.Mutex
+	workers map[*Worker]struct{} // guarded by mu, as is the next: those whose process runs
+	stopped bool                 // no process is started any more
+}
+
+// NewLauncher returns a launcher, which the caller closes.
+func NewLauncher(o Options) *Launcher {
+	return &Launcher{o: o, processes: process.NewLauncher(o.Log, o.Env), saver: saver{folder: o.CrashInputs},
+		workers: map[*Worker]struct{}{}}
+}
+
+// Env returns Options.Env.
+func (l *Launcher) Env() []string { return l.o.Env }
+
+// Leave does for all processes what Supervisor.Leave does for one: the server is about to stop.
+func (l *Launcher) Leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.workers {
+		w.watch.leave()
+	}
+}
+
+// Kill ends all processes, and does not wait for their ends. No process can be started from then on.
+func (l *Launcher) Kill() {
+	l.mu.Lock()
+	l.stopped = true
+	workers := slices.Collect(maps.Keys(l.workers))
+	l.mu.Unlock()
+	for _, w := range workers {
+		w.stop()
+	}
 }
 
 // Close ends the launcher. All workers must be closed.
@@ -93,6 +136,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	p.ReadOutput(w.output, &w.outputs)
 	l.mu.Lock()
 	l.workers[w] = struct{}{}
+	stopped := l.stopped
 	l.mu.Unlock()
 	ended := make(chan string, 1)
 	w.tasks.Go(func() {
@@ -101,6 +145,10 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 		ended <- how
 	})
 	w.tasks.Go(func() { w.run(ended) })
+	if stopped {
+		w.Kill()
+		return nil, status.New(status.Unavailable, "the server is shutting down: no process can be started for a model")
+	}
 	if err := w.awaitHello(ctx); err != nil {
 		w.Kill()
 		return nil, err

@@ -96,7 +96,7 @@ func (r *reader) standBy() (err error, ended bool) {
 		left := w.current.abandoned()
 		w.mu.Unlock()
 		if kill {
-			w.p.Kill() // the goroutine that reads finds the end of the stream
+			w.stop() // the goroutine that reads finds the end of the stream
 		}
 		if left != nil {
 			left.Cancel()

@@ -20,7 +20,7 @@ func TestStartRetriesWhileTheProgramIsOpenForWriting(t *testing.T) {
 	if _, err := f.WriteString("#!/bin/sh\necho it ran >&2\nexit 1\n"); err != nil {
 		t.Fatal(err)
 	}
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	closed := make(chan error, 1)
 	time.AfterFunc(20*time.Millisecond, func() { closed <- f.Close() })
@@ -45,7 +45,7 @@ func (slowLog) Handle(context.Context, slog.Record) error {
 
 // The last output of a process is in the error, even if it is read late.
 func TestStartErrorHasTheLastOutput(t *testing.T) {
-	l := NewLauncher(nil)
+	l := NewLauncher(Options{})
 	defer l.Close()
 	_, err := l.Start(t.Context(), Spec{
 		Name: "m_0", ModelName: "m", Command: []string{"/bin/sh", "-c", "echo first >&2; echo last >&2; exit 1"},

@@ -19,7 +19,7 @@ type State struct {
 	Err error
 	// Ends is how often its process has ended without a request to end. A failed start counts too.
 	Ends int
-	// Quarantined says that the process is not started again.
+	// Quarantined says that the process is not started again, because too many starts have failed.
 	Quarantined bool
 }
 
@@ -40,10 +40,9 @@ type Report struct {
 // Supervisor executes batches of one model instance on a worker, and starts another worker when the process ends.
 // Execute and ExecuteSeries are called by one goroutine at a time; all other methods are safe for concurrent use.
 type Supervisor struct {
-	name  string
-	log   *slog.Logger
+	o     Supervision
 	start func(context.Context) (*Worker, error)
-	grace time.Duration
+	limit time.Duration // of start; 0: none
 	stop  context.CancelFunc
 	done  chan struct{}
 
@@ -56,23 +55,32 @@ type Supervisor struct {
 	due     time.Time     // when the next worker is started, at the earliest
 	since   time.Time     // when the worker was taken into service
 	before  []string      // the last output of the worker before
+	leaving bool          // see Leave
+}
+
+// Supervision says what a Supervisor supervises.
+type Supervision struct {
+	Name  string        // the model instance's
+	Grace time.Duration // how long a worker may take to finalize
+	// Suspects are shared by the instances of a model. nil: no input is refused.
+	Suspects *Suspects
+	Log      *slog.Logger
 }
 
 // Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns
-// a worker that is ready to execute. name is the model instance's, and grace is how long a worker may take to
-// finalize. The caller closes the supervisor.
-func Supervise(name string, log *slog.Logger, grace time.Duration, first *Worker,
-	start func(context.Context) (*Worker, error)) *Supervisor {
+// a worker that is ready to execute. The caller closes the supervisor.
+func Supervise(o Supervision, first *Worker, start func(context.Context) (*Worker, error)) *Supervisor {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{
-		name: name, log: log, start: start, grace: grace, stop: stop, done: make(chan struct{}),
+		o: o, start: start, limit: first.launcher.o.StartLimit, stop: stop, done: make(chan struct{}),
 		worker: first, changed: make(chan struct{}), since: time.Now(),
 	}
+	first.suspects.Store(o.Suspects)
 	go s.run(ctx)
 	return s
 }
 
-// run restarts the worker until ctx ends or there were too many ends in a row.
+// run restarts the worker until ctx ends or too many starts in a row have failed.
 func (s *Supervisor) run(ctx context.Context) {
 	defer close(s.done)
 	var restarts process.Restarts
@@ -82,19 +90,34 @@ func (s *Supervisor) run(ctx context.Context) {
 		err := w.Err()
 		w.Kill() // it has ended: this releases what is left
 		s.keepOutput(w)
-		for w = nil; w == nil; {
-			wait, again := restarts.Next()
+		w = nil
+		for started := true; w == nil; started = false {
+			wait, again := restarts.Next(started)
 			s.down(err, wait, !again)
 			if !again || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
 				return
 			}
 			since = time.Now()
-			if w, err = s.start(ctx); err != nil {
-				s.log.Error("starting a model's process again failed", "instance", s.name, "err", err)
+			if w, err = s.startWithin(ctx); err != nil {
+				s.o.Log.Error("starting a model's process again failed", "instance", s.o.Name, "err", err)
 			}
 		}
 		s.up(w)
 	}
+}
+
+// startWithin is start with the limit.
+func (s *Supervisor) startWithin(ctx context.Context) (*Worker, error) {
+	if s.limit == 0 {
+		return s.start(ctx)
+	}
+	limited, stop := context.WithTimeout(ctx, s.limit)
+	defer stop()
+	w, err := s.start(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = status.Errorf(status.Unavailable, "its start took longer than %v", s.limit)
+	}
+	return w, err
 }
 
 // awaitEnd waits until the worker has ended, and trims its memory now and then. false: ctx has ended.
@@ -121,7 +144,7 @@ func (s *Supervisor) trim(ctx context.Context, w *Worker) {
 	ctx, stop := context.WithTimeout(ctx, trimTimeout)
 	defer stop()
 	if err := w.Trim(ctx); err != nil {
-		s.log.Debug("a model's process did not give memory back", "instance", s.name, "err", err)
+		s.o.Log.Debug("a model's process did not give memory back", "instance", s.o.Name, "err", err)
 	}
 }
 
@@ -135,33 +158,50 @@ func (s *Supervisor) down(why error, wait time.Duration, quarantine bool) {
 	s.state.Quarantined = quarantine
 	if quarantine {
 		s.state.Err = status.Errorf(status.Unavailable,
-			"model instance '%s' is not started again: its process ended %d times "+
-				"in a row; repair the model and load it again. The last time: %w", s.name, process.MaxEnds, why)
-		s.log.Error("a model's process ended too often and is not started again", "instance", s.name, "err", why)
+			"model instance '%s' is not started again: its process failed to start %d "+
+				"times in a row; repair the model and load it again. The last time: %w", s.o.Name,
+			process.MaxFailedStarts,
+			why)
+		s.o.Log.Error("a model's process failed to start too often and is not started again", "instance", s.o.Name,
+			"err", why)
 	} else {
 		s.state.Err = s.errRestarting(why)
-		s.log.Error("a model's process ended; it is started again", "instance", s.name, "err", why, "in", wait)
+		s.o.Log.Error("a model's process ended; it is started again", "instance", s.o.Name, "err", why, "in", wait)
 	}
 	s.signal()
 }
 
 func (s *Supervisor) errRestarting(why error) error {
-	return status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", s.name, why)
+	return status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", s.o.Name, why)
 }
 
 func (s *Supervisor) up(w *Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker, s.since = w, time.Now()
+	w.suspects.Store(s.o.Suspects)
+	if s.leaving {
+		w.watch.leave()
+	}
 	s.state.Err = nil
 	s.signal()
-	s.log.Info("a model's process runs again", "instance", s.name, "pid", w.PID())
+	s.o.Log.Info("a model's process runs again", "instance", s.o.Name, "pid", w.PID())
 }
 
 // signal notifies the goroutines that wait for a change. s.mu is held.
 func (s *Supervisor) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// Leave notes that the model has left service. A process that executes only what no client waits for is stopped soon,
+// in place of after process.Limits.Abandoned.
+func (s *Supervisor) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving = true; s.worker != nil {
+		s.worker.watch.leave()
+	}
 }
 
 // Worker returns the worker that runs, nil if none does.
@@ -189,7 +229,7 @@ func (s *Supervisor) keepOutput(w *Worker) {
 // Report returns a description of the process.
 func (s *Supervisor) Report() Report {
 	s.mu.Lock()
-	r := Report{Name: s.name, State: s.state, Before: slices.Clone(s.before)}
+	r := Report{Name: s.o.Name, State: s.state, Before: slices.Clone(s.before)}
 	w := s.worker
 	if w != nil {
 		r.PID, r.Since = w.PID(), s.since
@@ -203,8 +243,23 @@ func (s *Supervisor) Report() Report {
 
 // Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once, and Execute
 // returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the
-// request's own goroutine does not wait; the next batch does.
+// request's own goroutine does not wait; the next batch does. Requests of Suspects are answered and not executed.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
+	if !s.o.Suspects.any() {
+		return s.execute(ctx, b)
+	}
+	all := b.Requests
+	b.Requests = s.o.Suspects.refuse(all)
+	var err error
+	if len(b.Requests) > 0 {
+		err = s.execute(ctx, b)
+		s.o.Suspects.survived(b.Requests, err)
+	}
+	b.Requests = all // which the caller releases
+	return err
+}
+
+func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
 	w, err := s.wait(ctx)
 	if err != nil {
 		return err
@@ -231,6 +286,12 @@ func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 // requests that it had begun fail, and the others go to the next worker.
 func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
 	for len(series) > 0 {
+		if s.o.Suspects.any() { // one by one, until it is known which ends the process
+			for i, b := range series {
+				errs[i] = s.Execute(ctx, b)
+			}
+			return
+		}
 		begun := len(series)
 		w, err := s.wait(ctx)
 		if err == nil {
@@ -266,7 +327,7 @@ func (s *Supervisor) failLostSequences(w *Worker, b *infer.Batch) {
 		if !r.Null && r.Flags&infer.SequenceStart == 0 {
 			r.Fail(status.Errorf(status.Unavailable,
 				"the process of model instance '%s' has been started again, and what it "+
-					"kept of the sequence is lost; start the sequence again", s.name))
+					"kept of the sequence is lost; start the sequence again", s.o.Name))
 		}
 	}
 }
@@ -321,7 +382,7 @@ func (s *Supervisor) Close() error {
 	if w == nil {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), s.grace)
+	ctx, stop := context.WithTimeout(context.Background(), s.o.Grace)
 	defer stop()
 	return w.Close(ctx)
 }

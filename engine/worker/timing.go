@@ -20,6 +20,13 @@ const (
 )
 
 const (
+	// abandonedTimeout is the default of process.Limits.Abandoned.
+	abandonedTimeout = time.Minute
+	// leaveGrace takes the place of process.Limits.Abandoned in a model that leaves service. The process is stopped
+	// after once to twice this time.
+	leaveGrace = 5 * time.Second
+	// refuseTime is how long an input is refused that has ended a process twice, and how long an end counts.
+	refuseTime = 10 * time.Minute
 	// startTimeout is the default of Spec.StartTimeout.
 	startTimeout = 30 * time.Second
 	// outputDrain is how long the output of a process that has ended is read: a child of it may still have the pipe

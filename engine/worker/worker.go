@@ -39,8 +39,8 @@ type Worker struct {
 	calls callTable
 	bls   blsTable
 
-	running atomic.Uint64 // the execution under way; 0: none
-	served  atomic.Bool   // an execution has ended
+	progress
+	watch watch
 
 	mu                   sync.Mutex
 	current              *execution          // guarded by mu, as are the next; nil: nothing is executed
@@ -56,6 +56,15 @@ type Worker struct {
 	tasks    sync.WaitGroup  // goroutines that end with the process
 	outputs  sync.WaitGroup  // goroutines that read its output
 	backlogs sync.WaitGroup  // goroutines that answer slow clients, after the end of the process too
+}
+
+// progress is what a worker notes of its process.
+type progress struct {
+	running atomic.Uint64 // the execution under way; 0: none
+	served  atomic.Bool   // an execution has ended
+	stopped atomic.Bool   // this side ended the process
+	// suspects gets what the process executes if it crashes. nil: nothing is noted.
+	suspects atomic.Pointer[Suspects]
 }
 
 // pending is a request that the worker has.
@@ -76,6 +85,7 @@ func newWorker(l *Launcher, p *process.Process, s Spec) *Worker {
 		launcher: l, spec: s, log: s.Log, p: p, down: arena.New(p.Down, s.Grow), output: process.NewOutput(s.Log),
 		clock: newStampClock(), late: map[uint64]*pending{}, greeted: make(chan struct{}),
 	}
+	w.watch = newWatch(w)
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.dead = w.ctx.Done()
 	w.enc.Arena = w.down
@@ -180,9 +190,15 @@ func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tenso
 	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs
 }
 
+// stop ends the process, for a reason that is not its own, and does not wait.
+func (w *Worker) stop() {
+	w.stopped.Store(true)
+	w.p.Kill()
+}
+
 // Kill ends the process at once and waits until its requests are answered. It may be called more than once.
 func (w *Worker) Kill() {
-	w.p.Kill()
+	w.stop()
 	<-w.dead
 	w.tasks.Wait()
 }
@@ -190,6 +206,7 @@ func (w *Worker) Kill() {
 // Close asks the model to finalize and ends the process, by force when ctx ends. The error is that of the model's
 // finalize.
 func (w *Worker) Close(ctx context.Context) error {
+	w.p.NoteKin() // the process may end by itself
 	err := w.Call(ctx, "finalize", nil, nil)
 	if w.Err() != nil {
 		err = nil // it ended before, which Done has reported
@@ -231,12 +248,16 @@ func (w *Worker) run(ended <-chan string) {
 func (w *Worker) failAll(err error) {
 	w.mu.Lock()
 	w.closed, w.err = true, err
+	w.watch.timer.Stop()
 	late, current := w.late, w.current
 	w.late, w.current = map[uint64]*pending{}, nil
 	w.mu.Unlock()
 	w.running.Store(0)
 	w.bls.close()
 	w.calls.close()
+	if s := w.suspects.Load(); s != nil && !w.stopped.Load() {
+		s.crashed(executedBy(w, current, late))
+	}
 	if current != nil {
 		for i := range current.requests {
 			if q := &current.requests[i]; !q.done {

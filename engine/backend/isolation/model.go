@@ -25,7 +25,8 @@ const finalizeTimeout = 10 * time.Second
 // Options say how a model's processes are started and what they load.
 type Options struct {
 	Launcher *worker.Launcher
-	// Command is the program and its arguments, which must call Serve. Env is added to this program's environment.
+	// Command is the program and its arguments, which must call Serve. Env is added to the environment; see
+	// worker.Spec.
 	Command, Env []string
 	// EnvAt returns what is added to the environment of an instance's process beside Env; only the kind and the
 	// device of the placement count. Nil: nothing.
@@ -92,7 +93,9 @@ func newModel(s backend.Spec, o Options) (*Model, error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Model{o: o, spec: s, log: s.Log, load: loadCall{
+	return &Model{o: o, spec: s, log: s.Log, Supervisors: Supervisors{
+		Suspects: o.Launcher.NewSuspects(s.ModelName, s.Log),
+	}, load: loadCall{
 		Config: config, ModelName: s.ModelName, Version: s.Version, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder,
 	}}, nil
@@ -202,7 +205,9 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if err != nil {
 		return nil, err
 	}
-	x := &instance{Supervisor: worker.Supervise(p.Name, m.log, finalizeTimeout, first, start), m: m}
+	x := &instance{Supervisor: worker.Supervise(worker.Supervision{
+		Name: p.Name, Grace: finalizeTimeout, Suspects: m.Suspects, Log: m.log,
+	}, first, start), m: m}
 	m.Add(x.Supervisor)
 	return x, nil
 }

@@ -10,8 +10,11 @@ import (
 )
 
 // Supervisors are the processes of a model's instances. A model that embeds it has backend.Health, MemoryReporter,
-// ProcessReporter and InputMemory. The zero value has no process. All methods are safe for concurrent use.
+// ProcessReporter, InputMemory and Leaver. The zero value has no process. All methods are safe for concurrent use.
 type Supervisors struct {
+	// Suspects are the inputs that have ended processes of the model. nil: none is refused.
+	Suspects *worker.Suspects
+
 	mu  sync.Mutex
 	all []*worker.Supervisor // guarded by mu
 }
@@ -50,6 +53,13 @@ func (s *Supervisors) All() []*worker.Supervisor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
+}
+
+// Leave implements backend.Leaver.
+func (s *Supervisors) Leave() {
+	for _, x := range s.All() {
+		x.Leave()
+	}
 }
 
 // Healthy returns nil if an instance takes requests, or there is none; else why the first one takes none.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"google.golang.org/protobuf/proto"
 
@@ -63,6 +65,9 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 	return &isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
 		Backend: func(keep affinity.Policy) any {
+			if path, err := b.locate(); err == nil { // unpacked again if a cleaner of temporary files removed it
+				library = path
+			}
 			p := processOptions{Library: library, RuntimeFolder: b.o.RuntimeFolder, Threads: b.o.Threads,
 				Settings: b.o.Settings}
 			if keep.Cores != nil && !p.Settings.GlobalThreadPool {
@@ -73,14 +78,15 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 	}, nil
 }
 
-// locate returns the path of the library that the processes of isolated models open. It unpacks the library once.
+// locate returns the path of the library that the processes of isolated models open. It unpacks the library unless the
+// file is there.
 func (b *Backend) locate() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.path != "" {
+	if b.path != "" && isThere(b.path) {
 		return b.path, nil
 	}
-	if b.found == "" {
+	if b.found == "" || !isThere(b.found) {
 		path, err := b.o.findLibrary(embedded)
 		if err != nil {
 			return "", err
@@ -88,6 +94,12 @@ func (b *Backend) locate() (string, error) {
 		b.found = path
 	}
 	return b.found, nil
+}
+
+// isThere reports whether a library's file exists. A name without a folder is the system loader's to find.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil || !filepath.IsAbs(path)
 }
 
 // ServeWorker is the main function of the process of an isolated model: "nereid worker". It returns when the server

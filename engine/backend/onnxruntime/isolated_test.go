@@ -20,6 +20,7 @@ import (
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 // TestMain runs the process of an isolated model if a test has started this program for it.
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 func isolating(t testing.TB) *onnxruntime.Backend {
 	t.Helper()
 	open(t) // skips without a library
-	l := worker.NewLauncher(nil)
+	l := worker.NewLauncher(worker.Options{})
 	t.Cleanup(l.Close)
 	return onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2,
 		CacheFolder: filepath.Join("..", "..", "..", ".cache", "onnxruntime"),
@@ -139,7 +140,7 @@ func alone(t *testing.T, inst backend.Instance, r *infer.Request) *infer.Respons
 }
 
 // TestACrashAffectsOnlyItsModel checks that the requests of a crashed model fail with a reason, and that the model is
-// restarted a limited number of times. Another model and this process continue.
+// restarted after each crash. Another model and this process continue.
 func TestACrashAffectsOnlyItsModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -176,17 +177,23 @@ func TestACrashAffectsOnlyItsModel(t *testing.T) {
 	if resp := once(t, goodInst, 1, good.Inputs(1, 1)...); resp.Err != nil {
 		t.Errorf("the other model: %v", resp.Err)
 	}
-	for end := time.Now().Add(5 * time.Minute); ; { // each further crash comes after a longer pause
+	pid := func() int { return badModel.(backend.ProcessReporter).Processes()[0].PID }
+	for crashes, end := 1, time.Now().Add(5*time.Minute); crashes <= process.MaxFailedStarts; { // after growing pauses
 		resp := once(t, badInst, 1, floats("x", []int64{1, 2}, 3, 4))
-		if strings.Contains(resp.Err.Error(), "is not started again") {
-			break
+		if strings.Contains(resp.Err.Error(), "ended while it had the request") {
+			crashes++
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the model is not given up; the last answer is %v", resp.Err)
+			t.Fatalf("after %d crashes the model is not started again: %v", crashes, resp.Err)
 		}
 	}
-	if err := badModel.(backend.Health).Healthy(); status.CodeOf(err) != status.Unavailable {
-		t.Errorf("Healthy = %v, want Unavailable", err)
+	for end := time.Now().Add(5 * time.Minute); pid() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the process is not started again")
+		}
+	}
+	if err := badModel.(backend.Health).Healthy(); err != nil {
+		t.Errorf("Healthy = %v", err)
 	}
 	if resp := once(t, goodInst, 1, good.Inputs(1, 2)...); resp.Err != nil {
 		t.Errorf("the other model: %v", resp.Err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/engine/status"
+	"nereid/engine/worker/process"
 )
 
 // activation is a shell script. It sources the scripts that are its arguments and prints all variables, each followed
@@ -32,7 +33,7 @@ func activate(ctx context.Context, folder string, vars []string) ([]string, erro
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	cmd := inGroup(exec.CommandContext(ctx, shell, append([]string{"-c", activation, shell}, scripts...)...))
-	cmd.Env = append(os.Environ(), vars...) // exec takes the last of two
+	cmd.Env = append(process.Environ(os.Environ(), nil), vars...) // exec takes the last of two
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

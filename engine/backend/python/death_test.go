@@ -183,7 +183,7 @@ def initialize(self, args):
 	}
 }
 
-// A model whose process ends each time it is started is not started any more after some tries.
+// A model whose process fails to start each time is not started any more after some tries.
 func TestProcessThatEndsTooOftenIsNotRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the back-off's time")
@@ -202,7 +202,7 @@ def initialize(self, args):
 	r.one(request("m", map[string][]float32{"IN": {0}}))
 	until(t, "it is given up", func() bool {
 		return strings.Contains(r.log.String(),
-			"ended too often and is not started again")
+			"failed to start too often and is not started again")
 	})
 	if a := r.one(request("m", map[string][]float32{"IN": {0}})); status.CodeOf(a.err) != status.Unavailable ||
 		!strings.Contains(a.err.Error(), "is not started again") {

@@ -18,6 +18,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/status"
+	"nereid/engine/worker/process"
 )
 
 // environment is a Python interpreter with the packages that a model needs.
@@ -40,6 +41,7 @@ type environments struct {
 	interpreter  string // of the machine
 	requirements string // a file, for models without an environment of their own; "": none
 	log          *slog.Logger
+	env          []string // further variables that installers get; see process.Environ
 	uses         uses
 }
 
@@ -161,7 +163,9 @@ func (e *environments) unpack(ctx context.Context, archive, folder string) error
 		return nil // conda-pack did not make it
 	}
 	python := filepath.Join(folder, "bin", "python3")
-	if out, err := inGroup(exec.CommandContext(ctx, python, script)).CombinedOutput(); err != nil {
+	cmd := inGroup(exec.CommandContext(ctx, python, script))
+	cmd.Env = process.Environ(os.Environ(), e.env)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return status.Errorf(status.Internal, "conda-unpack: %w\n%s", err, lastLines(out))
 	}
 	return nil
@@ -195,7 +199,7 @@ func (e *environments) built(ctx context.Context, model, file string, log *slog.
 		e.building(model, use)
 		began := time.Now()
 		log.Info("building the environment of a model", "requirements", file, "folder", folder, "log", folder+".log")
-		err := build(ctx, python, file, text, folder, io.Discard)
+		err := build(ctx, python, file, text, folder, e.env, io.Discard)
 		if err == nil {
 			log.Info("the environment of a model is built", "folder", folder, "took", time.Since(began))
 		}
@@ -217,7 +221,8 @@ func (e *environments) building(model string, use *EnvironmentUse) {
 
 // build makes a venv and installs the requirements and numpy in it, by uv if that is installed, else by pip. The
 // installer's output goes to <folder>.log and to out. The installed versions go to requirements.lock in the folder.
-func build(ctx context.Context, python, file string, text []byte, folder string, out io.Writer) error {
+// env are further variables that the installer gets.
+func build(ctx context.Context, python, file string, text []byte, folder string, env []string, out io.Writer) error {
 	log, err := os.Create(folder + ".log")
 	if err != nil {
 		return err
@@ -240,7 +245,7 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 	for i, step := range steps {
 		cmd := inGroup(exec.CommandContext(ctx, step[0], step[1:]...))
 		cmd.Dir = filepath.Dir(file) // relative paths in the file begin there
-		cmd.Env = append(os.Environ(), "PYTHONNOUSERSITE=1")
+		cmd.Env = append(process.InstallerEnviron(env), "PYTHONNOUSERSITE=1")
 		fmt.Fprintln(log, "$", strings.Join(step, " "))
 		if i == len(steps)-1 {
 			if lock, err = cmd.Output(); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // The server runs code in the folder. So the default must be a folder that other users cannot make before.
 func TestDefaultFolderIsPrivate(t *testing.T) {
-	l := worker.NewLauncher(nil)
+	l := worker.NewLauncher(worker.Options{})
 	defer l.Close()
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)

@@ -94,7 +94,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 		if err != nil {
 			return err
 		}
-		return build(ctx, python, file.Name(), []byte(f.Requirements), path, out)
+		return build(ctx, python, file.Name(), []byte(f.Requirements), path, nil, out)
 	})
 	if err != nil {
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)

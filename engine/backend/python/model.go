@@ -51,6 +51,7 @@ var (
 	_ backend.MemoryReporter  = (*model)(nil)
 	_ backend.ProcessReporter = (*model)(nil)
 	_ backend.Readiness       = (*model)(nil)
+	_ backend.Leaver          = (*model)(nil)
 )
 
 // stamp returns a text that changes when the model's file or its environment changes; "": the file does not exist.
@@ -85,9 +86,6 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
 		}
 	}
-	start := func(ctx context.Context) (*worker.Worker, error) {
-		return m.launch(ctx, p, c)
-	}
 	var err error
 	if first != nil {
 		err = m.initialize(ctx, first, p)
@@ -95,15 +93,35 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 			first.Kill()
 		}
 	} else {
-		first, err = start(ctx)
+		first, err = m.launch(ctx, p, c)
 	}
 	if err != nil {
 		c.close()
 		return nil, err
 	}
-	k := worker.Supervise(p.Name, m.log, m.b.settings.grace, first, start)
+	k := worker.Supervise(worker.Supervision{
+		Name: p.Name, Grace: m.b.settings.grace, Suspects: m.Suspects, Log: m.log,
+	}, first, func(ctx context.Context) (*worker.Worker, error) {
+		if err := m.restore(ctx); err != nil {
+			return nil, err
+		}
+		return m.launch(ctx, p, c)
+	})
 	m.Add(k)
 	return &instance{Supervisor: k, name: p.Name, m: m, c: c}, nil
+}
+
+// restore makes the files of the runtime and of the environment again that are missing: a cleaner of temporary files
+// may have removed them.
+func (m *model) restore(ctx context.Context) error {
+	if _, err := m.b.runtime.unpack(); err != nil {
+		return errUnpack(err)
+	}
+	if _, err := os.Stat(m.env.python); err == nil {
+		return nil
+	}
+	_, err := m.b.envs.of(ctx, m.spec, m.platform, m.log) // the same one: it depends on the model's files
+	return err
 }
 
 // launch starts and initializes a process for an instance.

@@ -88,7 +88,7 @@ func New(o Options) (*Backend, error) {
 	b := &Backend{o: o, log: o.Log, settings: s, ready: map[string]*completed{},
 		runtime: runtimeFiles{folder: filepath.Join(o.Folder, "runtime")}}
 	b.envs = environments{folder: filepath.Join(o.Folder, "environments"), interpreter: s.interpreter,
-		requirements: o.Requirements, log: o.Log}
+		requirements: o.Requirements, log: o.Log, env: o.Launcher.Env()}
 	return b, nil
 }
 
@@ -128,6 +128,7 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 			s.Version, err)
 	}
 	m := &model{b: b, spec: s, file: file, platform: platform}
+	m.Suspects = b.o.Launcher.NewSuspects(s.ModelName, b.log)
 	m.log = s.Log
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
@@ -141,7 +142,7 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 		return nil, err
 	}
 	if m.runtime, err = b.runtime.unpack(); err != nil {
-		return nil, status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
+		return nil, errUnpack(err)
 	}
 	if m.env, err = b.envs.of(ctx, s, platform, m.log); err != nil {
 		return nil, err
@@ -151,6 +152,10 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 		m.outputs[out.GetName()] = tensor.DataType(out.GetDataType())
 	}
 	return m, nil
+}
+
+func errUnpack(err error) error {
+	return status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
 }
 
 // completed is a process that has completed a model's configuration and waits to become its first instance.

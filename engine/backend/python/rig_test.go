@@ -101,7 +101,7 @@ func serveIn(t testing.TB, p python.Options, files map[string]string, set func(*
 		r.write(path, text)
 	}
 	log := slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	r.launcher = worker.NewLauncher(log)
+	r.launcher = worker.NewLauncher(worker.Options{Log: log})
 	var err error
 	p.Settings, p.Launcher, p.Metrics, p.Log = all, r.launcher, &r.metrics, log
 	if r.backend, err = python.New(p); err != nil {

@@ -17,16 +17,12 @@ import (
 type runtimeFiles struct {
 	folder string
 	mu     sync.Mutex
-	main   string // guarded by mu; "": not unpacked yet
 }
 
 // unpack writes the modules, unless they exist, and returns the path of the main one. Safe for concurrent use.
 func (f *runtimeFiles) unpack() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.main != "" {
-		return f.main, nil
-	}
 	sum := sha256.New()
 	texts := map[string][]byte{}
 	for _, files := range []embed.FS{pyrt.Files, pyrt.Backends} {
@@ -54,8 +50,7 @@ func (f *runtimeFiles) unpack() (string, error) {
 			return "", err
 		}
 	}
-	f.main = filepath.Join(folder, pyrt.Main)
-	return f.main, nil
+	return filepath.Join(folder, pyrt.Main), nil
 }
 
 // writeWhole writes a file atomically, unless it has that content.

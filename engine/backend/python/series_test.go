@@ -44,7 +44,7 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	for k, v := range settings {
 		all[k] = v
 	}
-	launcher := worker.NewLauncher(nil)
+	launcher := worker.NewLauncher(worker.Options{})
 	t.Cleanup(launcher.Close)
 	b, err := python.New(python.Options{Settings: all, Folder: t.TempDir(), Launcher: launcher})
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"nereid/engine/worker/process"
 )
 
 // machine finds a package of the machine's Python. It runs the interpreter again only when the interpreter or a folder
@@ -50,7 +52,9 @@ func (m *machine) folder(ctx context.Context, interpreter, pkg string) string {
 	}
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	out, err := exec.CommandContext(ctx, path, "-c", askPython, pkg).Output()
+	cmd := exec.CommandContext(ctx, path, "-c", askPython, pkg)
+	cmd.Env = process.Environ(os.Environ(), nil)
+	out, err := cmd.Output()
 	if err != nil {
 		return ""
 	}

@@ -41,7 +41,7 @@ func real(t *testing.T, name string) *Backend {
 	if data == "" {
 		t.Skip("NEREID_FRAMEWORKS is not set: make test-frameworks installs the frameworks and runs this")
 	}
-	l := worker.NewLauncher(nil)
+	l := worker.NewLauncher(worker.Options{})
 	t.Cleanup(l.Close)
 	return framed(t, name, Options{
 		Environment: filepath.Join(data, "runtime", "python", "environments", "framework-"+name), Install: "install it",

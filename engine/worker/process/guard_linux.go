@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// guard is a shell that kills the process groups when the server has ended, for whatever reason. The processes
-// themselves die by the kernel's signal; what they have started does not.
+// guard is a shell that kills the process groups when the server has ended, for whatever reason, and what the processes
+// have started in other groups; see kin_linux.go. The processes themselves die by the kernel's signal.
 type guard struct {
 	pipe *os.File
 	proc *os.Process
 }
 
-// guardScript reads "+ group" and "- group" lines until the server's end of the pipe is closed.
+// guardScript reads "+ group" and "- group" lines until the server's end of the pipe is closed. Its argument is the
+// beginning of the variable that the processes and their children have.
 const guardScript = `trap '' HUP INT TERM PIPE
 all=' '
 while read -r how group; do
@@ -24,10 +25,15 @@ while read -r how group; do
     -) all="${all%% $group *} ${all#* $group }" ;;
   esac
 done
+[ "$all" = ' ' ] && exit 0
 for group in $all; do kill -s KILL -- "-$group" 2>/dev/null; done
+for p in /proc/[0-9]*; do
+  tr '\0' '\n' <$p/environ | grep -q "^$1" && kill -s KILL "${p#/proc/}"
+done 2>/dev/null
 exit 0`
 
-func startGuard() (*guard, error) {
+// startGuard starts the guard of a launcher with this id.
+func startGuard(id string) (*guard, error) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		return nil, fmt.Errorf("there is no shell to watch over them: %w", err)
@@ -42,9 +48,11 @@ func startGuard() (*guard, error) {
 		return nil, errors.Join(err, w.Close())
 	}
 	defer null.Close() // nothing is written
-	p, err := os.StartProcess(shell, []string{"nereid-guard", "-c", guardScript}, &os.ProcAttr{
-		Env: []string{}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	p, err := os.StartProcess(shell, []string{"nereid-guard", "-c", guardScript, "nereid-guard", idVar + "=" + id},
+		&os.ProcAttr{
+			Env: []string{"PATH=" + os.Getenv("PATH")}, Files: []*os.File{r, null, null},
+			Sys: &syscall.SysProcAttr{Setsid: true},
+		})
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}

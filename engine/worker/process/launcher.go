@@ -1,9 +1,11 @@
 package process
 
 import (
+	"crypto/rand"
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -21,7 +23,7 @@ const (
 type Spec struct {
 	// Name is the model instance's, for the log.
 	Name string
-	// Command is the program and its arguments. Env is added to the server's environment.
+	// Command is the program and its arguments. Env is added to what it gets of the server's environment; see Environ.
 	Command []string
 	Env     []string
 	Dir     string // working folder; "": the server's
@@ -35,6 +37,9 @@ type Spec struct {
 // Launcher starts processes. It is safe for concurrent use.
 type Launcher struct {
 	log  *slog.Logger
+	env  []string // further variables that processes get; see Environ
+	id   string   // random; see kin_linux.go
+	last atomic.Uint64
 	jobs chan func()
 	stop chan struct{}
 	done chan struct{}
@@ -46,16 +51,21 @@ type Launcher struct {
 	guardTried bool
 }
 
-// NewLauncher returns a launcher, which the caller closes. log may be nil.
-func NewLauncher(log *slog.Logger) *Launcher {
+// NewLauncher returns a launcher, which the caller closes. log may be nil. env has the names of variables that
+// processes get in addition to the usual ones; see Environ.
+func NewLauncher(log *slog.Logger, env []string) *Launcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	l := &Launcher{
-		log: log, jobs: make(chan func()), stop: make(chan struct{}), done: make(chan struct{}),
+		log: log, env: env, id: rand.Text(),
+		jobs: make(chan func()), stop: make(chan struct{}), done: make(chan struct{}),
 		oom: oomAccount{count: oomKills},
 	}
 	go l.run()
+	if names := Withheld(os.Environ(), env); len(names) > 0 {
+		log.Debug("variables that processes of models do not see; --model-env=NAME passes some", "names", names)
+	}
 	return l
 }
 
@@ -94,12 +104,19 @@ type Process struct {
 
 	launcher *Launcher
 	proc     *os.Process
+	id       string      // of the process and all that it starts; see kin_linux.go
 	outputs  [2]*os.File // its stdout and stderr
 	oomKills int64       // the launcher's account before it was started
+
+	mu  sync.Mutex
+	kin []kin // guarded by mu: see NoteKin
 }
 
 // Kill sends the process a signal that ends it. It may have ended before.
-func (p *Process) Kill() { _ = p.proc.Kill() }
+func (p *Process) Kill() {
+	p.NoteKin()
+	_ = p.proc.Kill()
+}
 
 // ReadOutput reads what the process writes to stdout and stderr into o until both end, on goroutines of wg.
 func (p *Process) ReadOutput(o *Output, wg *sync.WaitGroup) {

@@ -24,7 +24,7 @@ func (l *Launcher) notifyGuard(pgid int, alive bool) {
 	if !l.guardTried && alive {
 		l.guardTried = true
 		var err error
-		if l.guard, err = startGuard(); err != nil {
+		if l.guard, err = startGuard(l.id); err != nil {
 			l.log.Warn("what models' processes start themselves may outlive a killed server", "err", err)
 		}
 	}

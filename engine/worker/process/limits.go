@@ -22,6 +22,9 @@ type Limits struct {
 	Processes uint64
 	// Execute is the longest that an execution may take before the process is killed. 0: there is no limit.
 	Execute time.Duration
+	// Abandoned is the longest that an execution may go on that no client waits for. Then the process is killed. 0: a
+	// minute.
+	Abandoned time.Duration
 }
 
 // The settings that limit a process.
@@ -30,13 +33,15 @@ const (
 	filesLimit     = "open-files-limit"
 	processesLimit = "processes-limit"
 	executeLimit   = "execute-timeout-seconds"
+	abandonedLimit = "abandoned-timeout-seconds"
 )
 
-// Set sets a limit by the name of a backend's setting: memory-limit-byte-size, open-files-limit, processes-limit or
-// execute-timeout-seconds. For other names known is false. The error is a value that is not a positive number.
+// Set sets a limit by the name of a backend's setting: memory-limit-byte-size, open-files-limit, processes-limit,
+// execute-timeout-seconds or abandoned-timeout-seconds. For other names known is false. The error is a value that is
+// not a positive number.
 func (l *Limits) Set(key, value string) (known bool, err error) {
 	switch key {
-	case memoryLimit, filesLimit, processesLimit, executeLimit:
+	case memoryLimit, filesLimit, processesLimit, executeLimit, abandonedLimit:
 	default:
 		return false, nil
 	}
@@ -52,9 +57,15 @@ func (l *Limits) Set(key, value string) (known bool, err error) {
 	case processesLimit:
 		l.Processes = uint64(n)
 	case executeLimit:
-		l.Execute = time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
+		l.Execute = seconds(n)
+	case abandonedLimit:
+		l.Abandoned = seconds(n)
 	}
 	return true, nil
+}
+
+func seconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
 }
 
 // SetParameter is Set for a model's parameter, whose name is that of the setting in capitals with underscores:

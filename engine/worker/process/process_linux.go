@@ -25,7 +25,7 @@ func (l *Launcher) Start(s Spec) (_ *Process, err error) {
 	if err != nil {
 		return nil, status.Errorf(status.NotFound, "cannot start %s: %w", s.Command[0], errors.Unwrap(err))
 	}
-	p := &Process{launcher: l, oomKills: l.oom.before()}
+	p := &Process{launcher: l, oomKills: l.oom.before(), id: l.newID()}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -41,7 +41,7 @@ func (l *Launcher) Start(s Spec) (_ *Process, err error) {
 		return nil, err
 	}
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: environment(os.Environ(), s.Env),
+		Dir: s.Dir, Env: environment(Environ(os.Environ(), l.env), append(slices.Clone(s.Env), idVar+"="+p.id)),
 		Files: append(slices.Clone(theirs), p.Down.File(), p.Up.File()),
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
@@ -172,6 +172,7 @@ func (p *Process) Wait() string {
 		}
 	}
 	p.killGroup()
+	p.killKin()
 	state, err := p.proc.Wait()
 	p.launcher.notifyGuard(p.PID, false)
 	if err != nil {

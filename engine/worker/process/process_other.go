@@ -17,7 +17,10 @@ func (l *Launcher) Start(Spec) (*Process, error) {
 		runtime.GOOS)
 }
 
-type guard struct{}
+type (
+	guard struct{}
+	kin   struct{}
+)
 
 func (*guard) close() {}
 
@@ -29,6 +32,7 @@ func (l *Launcher) run() {
 // The methods of a Process are never called: there is none.
 
 func (p *Process) Wait() string         { return "" }
+func (p *Process) NoteKin()             {}
 func (p *Process) HangUp()              {}
 func (p *Process) TrySend([]byte) error { return nil }
 func (p *Process) StopOutput(time.Time) {}

@@ -4,16 +4,16 @@ import "time"
 
 // Restarts decides when a process that has ended is started again. The first restart is at once. If that process ends
 // too, the next one waits for secondWait, and each further end in a row doubles the wait, up to longestWait. A
-// process that has done its work, or has lived for healthyAfter, begins a new row: a request that crashes its process
-// each time must not take the model from other clients for ever longer. The zero value is ready to use; it is not
-// safe for concurrent use.
+// process that has done its work, or has lived for healthyAfter, begins a new row. Only failed starts end the
+// restarts: a request that crashes the process must not turn the model off for other clients, nor must the kernel
+// when it is out of memory. The zero value is ready to use; it is not safe for concurrent use.
 type Restarts struct {
-	ends int
-	wait time.Duration
+	failed int // starts in a row
+	wait   time.Duration
 }
 
-// MaxEnds is the number of ends in a row after which a process is not started again.
-const MaxEnds = 6
+// MaxFailedStarts is the number of failed starts in a row after which a process is not started again.
+const MaxFailedStarts = 6
 
 // Healthy notes that the process that has just ended had lived for a time, and whether it had done its work.
 func (r *Restarts) Healthy(lived time.Duration, worked bool) {
@@ -22,10 +22,13 @@ func (r *Restarts) Healthy(lived time.Duration, worked bool) {
 	}
 }
 
-// Next returns how long to wait before the next start. It returns false after MaxEnds ends in a row.
-func (r *Restarts) Next() (wait time.Duration, again bool) {
-	r.ends++
+// Next returns how long to wait before the next start. started says whether the process that ended had been started; if
+// not, it failed to start. Next returns false after MaxFailedStarts failed starts in a row.
+func (r *Restarts) Next(started bool) (wait time.Duration, again bool) {
+	if r.failed++; started {
+		r.failed = 0
+	}
 	wait = r.wait
 	r.wait = min(max(2*wait, secondWait), longestWait)
-	return wait, r.ends < MaxEnds
+	return wait, r.failed < MaxFailedStarts
 }

@@ -76,7 +76,7 @@ describe("RuntimePanel", () => {
   const instance = (i: Partial<Instance>): Instance => ({ version: "1", name: "m_0", kind: "KIND_CPU", gpu: 0, hostPolicy: "cpu", affinity: "", passive: false, process: null, ...i });
   it("shows why a process does not run, with its last words", () => {
     render(RuntimePanel, { versions: 1, runtime: { environment: null, instances: [instance({ process: { pid: 0, sinceMs: 0, memoryBytes: 0, ends: 6, quarantined: true, error: "it ended with exit status 7", output: [], before: ["the last word"] } })] } });
-    expect(screen.getByText(/stopped after repeated crashes/)).toBeTruthy();
+    expect(screen.getByText(/stopped after repeated failed starts/)).toBeTruthy();
     expect(screen.getByText("it ended with exit status 7")).toBeTruthy();
     expect(screen.getByRole("region", { name: "Last output of the previous process" }).textContent).toBe("the last word");
   });

@@ -659,7 +659,7 @@ export const en = {
   "runtime.inServer": "in the server",
   "runtime.passive": "passive",
   "runtime.restarts": "Restarts",
-  "runtime.quarantine": "stopped after repeated crashes: fix the model and load it again",
+  "runtime.quarantine": "stopped after repeated failed starts: fix the model and load it again",
   "runtime.down": "restarting",
   "runtime.output": "Last output of {name}",
   "runtime.noOutput": "It has written no output.",

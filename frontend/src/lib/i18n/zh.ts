@@ -661,7 +661,7 @@ export const zh: Record<keyof typeof en, string> = {
   "runtime.inServer": "在服务器进程中",
   "runtime.passive": "被动",
   "runtime.restarts": "重启次数",
-  "runtime.quarantine": "已放弃：修复后请重新加载模型",
+  "runtime.quarantine": "多次启动失败，已停止：修复后请重新加载模型",
   "runtime.down": "正在重新启动",
   "runtime.output": "{name} 的最近输出",
   "runtime.noOutput": "没有输出。",

@@ -1,0 +1,92 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A process may not react to the cancellation of its requests: code in C, an endless loop. This file stops such a
+// process, since nobody waits for its work, and other requests do wait for the instance.
+
+// watch ends a process whose work is abandoned.
+type watch struct {
+	w     *Worker
+	timer *time.Timer // guarded by the worker's mu, as are the next
+	// abandoned says that the work was abandoned when the timer was set, and ticket was the last one then.
+	abandoned bool
+	ticket    uint64
+	leaving   bool // see Supervisor.Leave
+}
+
+func newWatch(w *Worker) watch {
+	x := watch{w: w, timer: time.AfterFunc(time.Hour, func() { w.watch.check() })}
+	x.timer.Stop()
+	return x
+}
+
+// cancelled sets the timer if the execution under way is abandoned now.
+func (x *watch) cancelled() {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	if !x.w.closed && x.isAbandoned() {
+		x.set()
+	}
+}
+
+// leave shortens the time after which an abandoned execution is stopped. From then on, requests of a decoupled model
+// whose execution is over count too.
+func (x *watch) leave() {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	if x.leaving = true; !x.w.closed {
+		x.set()
+	}
+}
+
+// set sets the timer. The worker's mu is held.
+func (x *watch) set() {
+	x.abandoned, x.ticket = x.isAbandoned(), x.w.lastTicket
+	x.timer.Reset(x.patience())
+}
+
+// patience returns how long an abandoned execution may go on. The worker's mu is held.
+func (x *watch) patience() time.Duration {
+	limit := cmp.Or(x.w.spec.Limits.Abandoned, abandonedTimeout)
+	if x.leaving {
+		limit = min(limit, leaveGrace)
+	}
+	return limit
+}
+
+// isAbandoned reports whether the process works, and no client waits for it. The worker's mu is held.
+func (x *watch) isAbandoned() bool {
+	if ex := x.w.current; ex != nil {
+		return !slices.ContainsFunc(ex.requests, func(q pending) bool {
+			return !q.done && !q.r.Null && !q.r.Cancelled()
+		})
+	}
+	for _, q := range x.w.late {
+		if !q.r.Cancelled() {
+			return false
+		}
+	}
+	return x.leaving && len(x.w.late) > 0
+}
+
+// check is called by the timer. It ends the process if its work has been abandoned since the timer was set.
+func (x *watch) check() {
+	w := x.w
+	w.mu.Lock()
+	now, limit := !w.closed && x.isAbandoned(), x.patience()
+	stop := now && x.abandoned && x.ticket == w.lastTicket
+	if !stop && !w.closed && (now || x.leaving) {
+		x.set()
+	}
+	w.mu.Unlock()
+	if stop {
+		w.log.Warn("a model's process goes on with requests that no client waits for; it is ended",
+			"pid", w.PID(), "after", limit)
+		w.stop()
+	}
+}

@@ -1,0 +1,106 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a model's process starts is to end with it, also in another session or process group. Its kin is found in two
+// ways. All have the variable idVar, which children inherit. A process that was started with another environment is
+// found as a descendant, if it still is one when the server ends the model's process.
+
+// idVar names a process and all that it starts: the launcher's id, which no other launcher has, and a number.
+const idVar = "NEREID_PROCESS_ID"
+
+func (l *Launcher) newID() string { return l.id + "-" + strconv.FormatUint(l.last.Add(1), 10) }
+
+// kin is a process. The start time tells it from a later process of the same number.
+type kin struct {
+	pid   int
+	start string
+}
+
+// NoteKin notes the descendants of the process, which is about to be ended. They are killed when it has ended.
+func (p *Process) NoteKin() {
+	found := descendants(p.PID, nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kin = append(p.kin, found...)
+}
+
+// descendants adds the children of a process, and theirs, to all.
+func descendants(pid int, all []kin) []kin {
+	folder := "/proc/" + strconv.Itoa(pid) + "/task"
+	tasks, err := os.ReadDir(folder)
+	if err != nil {
+		return all // it has ended
+	}
+	for _, t := range tasks {
+		b, err := os.ReadFile(folder + "/" + t.Name() + "/children")
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, f := range strings.Fields(string(b)) {
+			child, err := strconv.Atoi(f)
+			if start := startTime(child); err == nil && start != "" {
+				all = descendants(child, append(all, kin{child, start}))
+			}
+		}
+	}
+	return all
+}
+
+// startTime returns when a process was started, in the kernel's words; "": there is none.
+func startTime(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 20 {
+		return ""
+	}
+	return fields[19]
+}
+
+// killKin kills what the process has started and is still there. The process has ended.
+func (p *Process) killKin() {
+	p.mu.Lock()
+	for _, k := range p.kin {
+		if startTime(k.pid) == k.start {
+			_ = unix.Kill(k.pid, unix.SIGKILL)
+		}
+	}
+	p.kin = nil
+	p.mu.Unlock()
+	mark := []byte("\x00" + idVar + "=" + p.id + "\x00")
+	for range 10 { // what is killed may just have started another one
+		if !killMarked(mark, p.PID) {
+			return
+		}
+	}
+}
+
+// killMarked kills the processes whose environment contains mark, except for one. It reports whether there was any.
+func killMarked(mark []byte, except int) (found bool) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == except {
+			continue
+		}
+		environ, err := os.ReadFile("/proc/" + e.Name() + "/environ") // empty for a zombie
+		if err == nil && bytes.Contains(append([]byte{0}, environ...), mark) {
+			found = true
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return found
+}
