@@ -225,9 +225,8 @@ func TestTuneRevisionThroughServer(t *testing.T) {
 	if err := tuneProgram().AddRevision(srv.data.Path, rev); err != nil {
 		t.Fatal(err)
 	}
-	list, err := srv.store.Revisions(t.Context(), "m", 0, 10)
-	if err != nil || len(list) != 1 || list[0].Source != store.SourceTune || *list[0].Before != before ||
-		*list[0].After != after {
-		t.Errorf("revisions %+v, %v", list, err)
+	got, err := srv.store.FileRevision(t.Context(), "m")
+	if err != nil || got.Parent != 0 || got.Source != store.SourceTune || *got.Before != before || *got.After != after {
+		t.Errorf("revision %+v, %v", got, err)
 	}
 }

@@ -25,7 +25,10 @@ type connector struct {
 }
 
 func newConnector(dsn string) connector {
-	hook := func(c *sqlite3.SQLiteConn) error { return c.RegisterFunc("hist_merge", mergeBlobs, true) }
+	hook := func(c *sqlite3.SQLiteConn) error {
+		return errors.Join(c.RegisterFunc("hist_merge", mergeBlobs, true),
+			c.RegisterFunc("lines_added", linesAdded, true))
+	}
 	return connector{drv: &sqlite3.SQLiteDriver{ConnectHook: hook}, dsn: dsn}
 }
 

@@ -122,7 +122,13 @@ func testRecords(t *testing.T, s *Store) {
 	if head, err := s.FileRevision(ctx, "m"); err != nil || head.ID != rev2.ID {
 		t.Errorf("FileRevision = %+v, %v; want %d", head, err, rev2.ID)
 	}
+	for _, want := range []Revision{rev, rev2} {
+		if got, err := s.Revision(ctx, want.ID); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Revision = %+v, %v; want %+v", got, err, want)
+		}
+	}
 	revs, err := s.Revisions(ctx, "m", 0, 0)
+	rev.Before, rev.After, rev2.Before, rev2.After = nil, nil, nil, nil // a list has no texts
 	if err != nil || !reflect.DeepEqual(revs, []Revision{rev2, rev}) {
 		t.Errorf("Revisions = %+v, %v; want %+v", revs, err, []Revision{rev2, rev})
 	}

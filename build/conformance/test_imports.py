@@ -5,11 +5,13 @@ import http.client
 import io
 import json
 import os
+import pathlib
 import pickle
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tarfile
 import urllib.parse
@@ -337,3 +339,58 @@ def test_B24_an_import_is_on_the_disk_before_it_is_acknowledged(plain, tmp_path)
     for path in "", "/1", "/1/model.onnx", "/1/weights.bin":
         assert part + path in synced, f"{path} is not synced before it is in its place; synced: {synced}"
     assert any(f"<{repo}>" in line and "sync(" in line for line in lines[at:]), "the repository is not synced"
+
+
+def peak(server, action):
+    """How many bytes of memory an action needs at most, above what the server had before."""
+    proc = pathlib.Path(f"/proc/{server.process.pid}")
+
+    def read(name):
+        return int(re.search(rf"^{name}:\s+(\d+) kB", (proc / "status").read_text(), re.M)[1]) << 10
+
+    (proc / "clear_refs").write_text("5")  # the peak begins anew
+    before = read("VmRSS")
+    result = action()
+    return read("VmHWM") - before, result
+
+
+def test_B25_a_list_of_large_revisions_needs_little_memory(tmp_path):
+    """The list has no texts, comes in pages, and old revisions are removed."""
+    repo, count, size = tmp_path / "models", 12, 4 << 20
+    models.write_identity(repo, "m")
+    config = (repo / "m/config.pbtxt").read_text()
+    with Server(repo, tmp_path, "--model-control-mode=explicit", wait="live") as s:
+        gui, base = Console(s), 0
+        for n in range(count):
+            text = config + f"# {n}\n" + ("#" * 1023 + "\n") * (size >> 10)
+            saved = gui.ok("PUT", "/api/models/m/config", {"text": text, "baseRevision": base})
+            base = saved["revision"]["id"]
+        gui.ok("PUT", "/api/models/m/config", {"text": config, "baseRevision": base})
+        gui.ok("GET", "/api/models/m/revisions")  # the first call may grow the heap for good
+    with Server(repo, tmp_path, "--model-control-mode=explicit", wait="live") as s:
+        gui = Console(s)
+        needed, first = peak(s, lambda: gui.ok("GET", "/api/models/m/revisions?limit=10"))
+        assert needed < 32 << 20, f"{needed >> 20} MiB"
+        assert len(first["revisions"]) == 10 and first["more"]
+        assert (first["revisions"][0]["added"], first["revisions"][0]["removed"]) == (0, (size >> 10) + 1)
+        seen = [r["id"] for r in first["revisions"]]
+        while first["more"]:
+            first = gui.ok("GET", f"/api/models/m/revisions?limit=10&before={seen[-1]}")
+            seen += [r["id"] for r in first["revisions"]]
+        assert seen == sorted(seen, reverse=True) and len(seen) == len(set(seen)) == count + 1
+        assert gui.call("GET", "/api/models/m/revisions?limit=0").status == 400
+
+
+def test_B26_a_zip_of_millions_of_entries_is_refused_with_little_memory(importer):
+    """The directory of a zip is read only up to a limit, whatever the zip says about it."""
+    entries, out = 1_000_000, io.BytesIO()
+    local = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 0, 0, 0, 0, 0, 0, 1, 0) + b"a"
+    record = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    out.write(local + record * entries)
+    out.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, entries & 0xFFFF, entries & 0xFFFF, len(record), len(local), 0))
+    made = importer.ok("POST", "/api/imports", {})
+    importer.ok("PUT", f"/api/imports/{made['id']}/files/m.zip", out.getvalue())
+    needed, answer = peak(importer.server, lambda: importer.call("POST", f"/api/imports/{made['id']}/analyze"))
+    assert needed < 100 << 20, f"{needed >> 20} MiB"
+    assert answer.status == 413 and "too many entries" in answer.error, answer
+    importer.ok("DELETE", f"/api/imports/{made['id']}")

@@ -223,6 +223,11 @@ func TestTuneApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i := range list {
+			if list[i], err = st.Revision(t.Context(), list[i].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
 		return list
 	}
 	check := func(t *testing.T, m modelFolder, list []store.Revision) {

@@ -178,9 +178,12 @@ type Revision struct {
 	Removed int `json:"removed"`
 }
 
-// Revisions answers GET …/revisions, newest first.
+// Revisions answers GET …/revisions, newest first: those before the query's before (an ID; absent: all), at most limit
+// (1 to 999, default 100). The server keeps 1,000 revisions and 256 MiB of texts for each model.
 type Revisions struct {
 	Revisions List[Revision] `json:"revisions"`
+	// More: there are older ones.
+	More bool `json:"more"`
 }
 
 // RevisionFull is a revision with the full text before and after.

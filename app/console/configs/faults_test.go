@@ -51,24 +51,3 @@ func TestFixesFollowTheModelFile(t *testing.T) {
 		})
 	}
 }
-
-func TestCountLines(t *testing.T) {
-	for _, tt := range []struct {
-		name           string
-		before, after  string
-		added, removed int
-	}{
-		{"nothing", "a\nb\n", "a\nb\n", 0, 0},
-		{"new", "", "a\nb\n", 2, 0},
-		{"gone", "a\n", "", 0, 1},
-		{"one line changed", "a\nb\nc\n", "a\nx\nc\n", 1, 1},
-		{"moved", "a\nb\nc\n", "c\na\nb\n", 1, 1},
-		{"in between", "a\nb\n", "a\nx\ny\nb\n", 2, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if added, removed := countLines(&tt.before, &tt.after); added != tt.added || removed != tt.removed {
-				t.Errorf("countLines = %d, %d; want %d, %d", added, removed, tt.added, tt.removed)
-			}
-		})
-	}
-}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -94,9 +95,17 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
 }
 
-// Revisions lists the revisions of a model, the latest first.
+// Revisions lists revisions of a model, the latest first, in pages.
 func (h *Handler) Revisions(r *http.Request) (out api.Revisions, err error) {
-	name := r.PathValue("name")
+	name, q := r.PathValue("name"), r.URL.Query()
+	before, err := rest.Number(q, "before", 0, 0, math.MaxInt64)
+	if err != nil {
+		return out, err
+	}
+	limit, err := rest.Number(q, "limit", 100, 1, 999)
+	if err != nil {
+		return out, err
+	}
 	defer h.Writer.Catalog.Lock(name)()
 	m, err := h.Writer.Catalog.Find(name)
 	if err != nil {
@@ -105,7 +114,10 @@ func (h *Handler) Revisions(r *http.Request) (out api.Revisions, err error) {
 	if _, err := h.Writer.Sync(r.Context(), m); err != nil {
 		return out, err
 	}
-	list, err := h.Writer.Store.Revisions(r.Context(), name, 0, 1000)
+	list, err := h.Writer.Store.Revisions(r.Context(), name, before, int(limit)+1)
+	if out.More = len(list) > int(limit); out.More {
+		list = list[:limit]
+	}
 	for _, rev := range list {
 		out.Revisions = append(out.Revisions, apiRevision(rev))
 	}

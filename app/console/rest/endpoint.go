@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
+	"strconv"
 
 	"nereid/app/console/api"
 )
@@ -120,6 +122,19 @@ func Write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // fails only if the client has gone
+}
+
+// Number reads a whole number of a query that is from least to most; an absent one is def.
+func Number(q url.Values, name string, def, least, most int64) (int64, error) {
+	text := q.Get(name)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, Errorf(api.CodeInvalid, "%s=%s must be a whole number from %d to %d", name, Quote(text), least, most)
+	}
+	return n, nil
 }
 
 // Read decodes the request's body, one JSON value with known fields, into v. An empty body leaves v as it is.

@@ -279,9 +279,14 @@ export interface Revision {
   removed: number;
 }
 
-/** Revisions answers GET …/revisions, newest first. */
+/**
+ * Revisions answers GET …/revisions, newest first: those before the query's before (an ID; absent: all), at most limit
+ * (1 to 999, default 100). The server keeps 1,000 revisions and 256 MiB of texts for each model.
+ */
 export interface Revisions {
   revisions: Revision[];
+  /** More: there are older ones. */
+  more: boolean;
 }
 
 /** RevisionFull is a revision with the full text before and after. */

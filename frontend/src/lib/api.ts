@@ -159,7 +159,9 @@ export const client = {
   fields: () => json<api.ConfigFields>("GET", "/api/config/fields"),
   check: (r: api.CheckRequest, s?: AbortSignal) => json<api.CheckResult>("POST", "/api/config/check", r, s),
   saveConfig: (name: string, r: api.SaveConfig) => json<api.SaveResult>("PUT", `${model(name)}/config`, r),
-  revisions: (name: string, s?: AbortSignal) => json<api.Revisions>("GET", `${model(name)}/revisions`, undefined, s),
+  /** A page of revisions: those before an ID, or the newest. */
+  revisions: (name: string, before?: number, s?: AbortSignal) =>
+    json<api.Revisions>("GET", `${model(name)}/revisions` + query({ before }), undefined, s),
   revision: (name: string, id: number, s?: AbortSignal) =>
     json<api.RevisionFull>("GET", `${model(name)}/revisions/${id}`, undefined, s),
   restore: (name: string, id: number, r: api.RestoreRequest) =>

@@ -400,6 +400,7 @@ export const en = {
   "diff.folded": "… {n} unchanged lines",
   "rev.emptyTitle": "No revisions yet",
   "rev.emptyText": "Each change of config.pbtxt, made here or on disk, is kept with its full text and can be undone.",
+  "rev.earlier": "Show earlier ones",
   "rev.title": "Revision #{id}, {time}",
   "rev.undo": "Undo this change",
   "rev.goBack": "Go back to this",

@@ -402,6 +402,7 @@ export const zh: Record<keyof typeof en, string> = {
   "diff.folded": "… {n} 行未更改",
   "rev.emptyTitle": "还没有修订",
   "rev.emptyText": "config.pbtxt 的每次更改（在此处或磁盘上）都会完整保存，并可撤销。",
+  "rev.earlier": "显示更早的修订",
   "rev.title": "修订 #{id}，{time}",
   "rev.undo": "撤销此更改",
   "rev.goBack": "恢复到此修订",
