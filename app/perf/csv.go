@@ -135,7 +135,7 @@ func serverCells(s *ServerStats, network time.Duration, cached bool) []string {
 	return cells
 }
 
-func gpuCells(m *Metrics) []string {
+func gpuCells(m Metrics) []string {
 	if m == nil {
 		return []string{"", "", "", ""}
 	}
@@ -147,9 +147,9 @@ func gpuCells(m *Metrics) []string {
 		return b.String()
 	}
 	return []string{
-		cell(m.Utilization, Reading.Mean), cell(m.Power, Reading.Mean),
-		cell(m.UsedMemory, func(r Reading) float64 { return r.Max }),
-		cell(m.TotalMemory, func(r Reading) float64 { return r.First }),
+		cell(m[GPUUtilization], Reading.Mean), cell(m[GPUPower], Reading.Mean),
+		cell(m[GPUUsedMemory], func(r Reading) float64 { return r.Max }),
+		cell(m[GPUTotalMemory], func(r Reading) float64 { return r.First }),
 	}
 }
 

@@ -139,9 +139,9 @@ nv_inference_count{model="m",version="1"} 7
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.merge(&second)
+	first.merge(second)
 	want := []string{"GPU-a:0.6;GPU-b:0.25;", "GPU-a:55.5;", "GPU-a:1000;", "GPU-a:8.58993e+10;"}
-	if got := gpuCells(&first); !reflect.DeepEqual(got, want) {
+	if got := gpuCells(first); !reflect.DeepEqual(got, want) {
 		t.Errorf("F020 averages, the largest and the first: %q, want %q", got, want)
 	}
 	for _, bad := range []string{"nv_gpu_utilization{gpu_uuid=\"a\"} x", "nv_gpu_utilization{a=\"b\"} 1",

@@ -106,7 +106,7 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 }
 
 // gpuReport writes the figures of at most sixteen GPUs.
-func gpuReport(b *strings.Builder, m *Metrics) {
+func gpuReport(b *strings.Builder, m Metrics) {
 	one := func(title, unit string, g Gauge, of func(Reading) float64) {
 		fmt.Fprintf(b, "    %s:\n", title)
 		for i, gpu := range slices.Sorted(maps.Keys(g)) {
@@ -117,10 +117,10 @@ func gpuReport(b *strings.Builder, m *Metrics) {
 			fmt.Fprintf(b, "      %s : %s%s\n", gpu, decimal(of(g[gpu])), unit)
 		}
 	}
-	one("Avg GPU Utilization", "%", m.Utilization, func(r Reading) float64 { return 100 * r.Mean() })
-	one("Avg GPU Power Usage", " watts", m.Power, Reading.Mean)
-	one("Max GPU Memory Usage", " bytes", m.UsedMemory, func(r Reading) float64 { return r.Max })
-	one("Total GPU Memory", " bytes", m.TotalMemory, func(r Reading) float64 { return r.First })
+	one("Avg GPU Utilization", "%", m[GPUUtilization], func(r Reading) float64 { return 100 * r.Mean() })
+	one("Avg GPU Power Usage", " watts", m[GPUPower], Reading.Mean)
+	one("Max GPU Memory Usage", " bytes", m[GPUUsedMemory], func(r Reading) float64 { return r.Max })
+	one("Total GPU Memory", " bytes", m[GPUTotalMemory], func(r Reading) float64 { return r.First })
 }
 
 // WriteSummary writes a line for each point.

@@ -19,7 +19,7 @@ type Point struct {
 
 	Tally
 	Server  *ServerStats // nil: not read
-	Metrics *Metrics     // nil: not read
+	Metrics Metrics      // nil: not read
 }
 
 // Throughput is rows per second.

@@ -150,27 +150,28 @@ type Reading struct {
 	Sum, Max, First float64
 }
 
-// Metrics are the metrics of the server's GPUs.
-type Metrics struct {
-	Utilization, Power, UsedMemory, TotalMemory Gauge // fractions, watts, bytes, bytes
-}
+// The metrics of the server's GPUs, by the server's names.
+const (
+	GPUUtilization = "nv_gpu_utilization" // a fraction
+	GPUPower       = "nv_gpu_power_usage" // watts
+	GPUUsedMemory  = "nv_gpu_memory_used_bytes"
+	GPUTotalMemory = "nv_gpu_memory_total_bytes"
+)
 
-// gauges returns the metrics by the server's names.
-func (m *Metrics) gauges() map[string]*Gauge {
-	return map[string]*Gauge{
-		"nv_gpu_utilization": &m.Utilization, "nv_gpu_power_usage": &m.Power,
-		"nv_gpu_memory_used_bytes": &m.UsedMemory, "nv_gpu_memory_total_bytes": &m.TotalMemory,
+// Metrics are gauges by the server's names.
+type Metrics map[string]Gauge
+
+func (m Metrics) add(name, gpu string, r Reading) {
+	if m[name] == nil {
+		m[name] = Gauge{}
 	}
+	m[name][gpu] = m[name][gpu].merge(r)
 }
 
-func (m *Metrics) merge(o *Metrics) {
-	theirs := o.gauges()
-	for name, g := range m.gauges() {
-		for gpu, r := range *theirs[name] {
-			if *g == nil {
-				*g = Gauge{}
-			}
-			(*g)[gpu] = (*g)[gpu].merge(r)
+func (m Metrics) merge(o Metrics) {
+	for name, gauge := range o {
+		for gpu, r := range gauge {
+			m.add(name, gpu, r)
 		}
 	}
 }
@@ -195,14 +196,12 @@ func (r Reading) Mean() float64 {
 
 // ParseMetrics reads the metrics of the GPUs from Prometheus's text format. It skips other metrics.
 func ParseMetrics(text io.Reader) (Metrics, error) {
-	var m Metrics
-	gauges := m.gauges()
+	m := Metrics{}
 	lines := bufio.NewScanner(text)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		name, rest, ok := strings.Cut(lines.Text(), "{")
-		g := gauges[name]
-		if !ok || g == nil {
+		if !ok || !slices.Contains([]string{GPUUtilization, GPUPower, GPUUsedMemory, GPUTotalMemory}, name) {
 			continue
 		}
 		end := strings.LastIndexByte(rest, '}')
@@ -219,10 +218,7 @@ func ParseMetrics(text io.Reader) (Metrics, error) {
 		if err != nil {
 			return m, fmt.Errorf("metric %s: %q is no number", name, fields[0])
 		}
-		if *g == nil {
-			*g = Gauge{}
-		}
-		(*g)[gpu] = (*g)[gpu].merge(Reading{Count: 1, Sum: v, Max: v, First: v})
+		m.add(name, gpu, Reading{Count: 1, Sum: v, Max: v, First: v})
 	}
 	return m, lines.Err()
 }
@@ -232,54 +228,16 @@ func Scrape(ctx context.Context, c *http.Client, url string) func() (Metrics, er
 	return func() (Metrics, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
-			return Metrics{}, err
+			return nil, err
 		}
 		resp, err := c.Do(req)
 		if err != nil {
-			return Metrics{}, fmt.Errorf("the server's metrics: %w", err)
+			return nil, fmt.Errorf("the server's metrics: %w", err)
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return Metrics{}, fmt.Errorf("the server's metrics: GET %s answers %s", url, resp.Status)
+			return nil, fmt.Errorf("the server's metrics: GET %s answers %s", url, resp.Status)
 		}
 		return ParseMetrics(resp.Body)
 	}
-}
-
-// gatherer reads the metrics during one window: at its begin, and then once per interval.
-type gatherer struct {
-	o      *Options
-	ticker *time.Ticker
-	m      Metrics
-	err    error
-}
-
-func (g *gatherer) start() <-chan time.Time {
-	if g.o.Gather == nil {
-		return nil
-	}
-	g.gather()
-	g.ticker = time.NewTicker(g.o.Interval)
-	return g.ticker.C
-}
-
-func (g *gatherer) stop() {
-	if g.ticker != nil {
-		g.ticker.Stop()
-	}
-}
-
-func (g *gatherer) gather() {
-	m, err := g.o.Gather()
-	if err != nil && g.err == nil {
-		g.err = err
-	}
-	g.m.merge(&m)
-}
-
-func (g *gatherer) sum() *Metrics {
-	if g.o.Gather == nil {
-		return nil
-	}
-	return &g.m
 }

@@ -55,18 +55,16 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 			return nil, err
 		}
 	}
-	gather := gatherer{o: o}
 	m.l.rec.cut() // drops what ended between the windows
 	begin := time.Now()
 	if len(m.windows) == 0 {
 		close(m.l.start) // after the server's counters were read
 	}
-	waited := m.wait(ctx, begin, &gather)
+	waited := m.wait(ctx, w)
 	w.Tally = *m.l.rec.cut()
 	w.Begin, w.End = begin, time.Now()
 	w.Elapsed = w.End.Sub(begin)
 	w.Windows = 1
-	w.Metrics = gather.sum()
 	m.bounds = append(m.bounds, w.Begin, w.End)
 	if before != nil {
 		after, err := snapshot(context.WithoutCancel(ctx), o.Server, &o.Model)
@@ -75,14 +73,12 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 		}
 		w.Server = after.minus(before)
 	}
-	if waited == nil {
-		waited = gather.err
-	}
 	return w, waited
 }
 
-// wait returns at the end of the window, or with an error at the end of the load or the run.
-func (m *measurement) wait(ctx context.Context, begin time.Time, g *gatherer) error {
+// wait returns at the end of the window, or with an error at the end of the load or the run. It reads the metrics at
+// the begin of the window, and then once per interval.
+func (m *measurement) wait(ctx context.Context, w *Point) (err error) {
 	o := &m.r.o
 	length := o.Window
 	switch {
@@ -93,24 +89,37 @@ func (m *measurement) wait(ctx context.Context, begin time.Time, g *gatherer) er
 	}
 	end := time.NewTimer(length)
 	defer end.Stop()
-	ticks := g.start()
-	defer g.stop()
+	var ticks <-chan time.Time
+	gather := func() {
+		got, failed := o.Gather()
+		if err == nil {
+			err = failed
+		}
+		w.Metrics.merge(got)
+	}
+	if o.Gather != nil {
+		w.Metrics = Metrics{}
+		gather()
+		ticker := time.NewTicker(o.Interval)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
 	for {
 		select {
 		case <-m.l.rec.done:
-			return nil
+			return err
 		case <-m.l.fail:
 			return m.l.fault
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticks:
-			g.gather()
+			gather()
 		case <-end.C:
 			if o.WindowCount > 0 && m.l.rec.count() < uint64(o.WindowCount) {
 				end.Reset(10 * time.Millisecond)
 				continue
 			}
-			return nil
+			return err
 		}
 	}
 }
@@ -175,7 +184,7 @@ func (m *measurement) summary() *Point {
 		}
 		if w.Metrics != nil {
 			if p.Metrics == nil {
-				p.Metrics = new(Metrics)
+				p.Metrics = Metrics{}
 			}
 			p.Metrics.merge(w.Metrics)
 		}

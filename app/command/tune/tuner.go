@@ -384,15 +384,15 @@ func measurementOf(p *perf.Point, u *consumption) tune.Measurement {
 }
 
 // addGPUs adds the figures of all GPUs: sums of memory and power, and the mean of the utilization in percent.
-func addGPUs(m *tune.Measurement, g *perf.Metrics) {
-	for gpu, r := range g.UsedMemory {
+func addGPUs(m *tune.Measurement, g perf.Metrics) {
+	for gpu, r := range g[perf.GPUUsedMemory] {
 		m.GPUMemory += int64(r.Max)
-		m.GPUFree += int64(g.TotalMemory[gpu].First - r.Max)
+		m.GPUFree += int64(g[perf.GPUTotalMemory][gpu].First - r.Max)
 	}
-	for _, r := range g.Utilization {
-		m.GPUUtilization += 100 * r.Mean() / float64(len(g.Utilization))
+	for _, r := range g[perf.GPUUtilization] {
+		m.GPUUtilization += 100 * r.Mean() / float64(len(g[perf.GPUUtilization]))
 	}
-	for _, r := range g.Power {
+	for _, r := range g[perf.GPUPower] {
 		m.GPUPower += r.Mean()
 	}
 }
@@ -418,7 +418,7 @@ func (t *tuner) measureServerOnly(ctx context.Context) (*tune.Measurement, error
 		if err != nil {
 			return nil, err
 		}
-		addGPUs(&m, &g)
+		addGPUs(&m, g)
 	}
 	return &m, nil
 }
