@@ -22,6 +22,7 @@ func (s *server) openConsole() error {
 	f, e, python := s.fronts, &s.c.Engine, datadir.Python(s.data.Path)
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
+		Memory:       f.memory,
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
@@ -79,6 +80,7 @@ func (s *server) startConsole() error {
 	if s.shell != nil {
 		h.Handler = s.shell.wrap(h.Handler)
 	}
+	h.Handler = s.fronts.guards["ui"].Handler(h.Handler)
 	s.fronts.servePlain(s.fronts.wrapTLS("ui", l), h)
 	if s.shell == nil {
 		return nil

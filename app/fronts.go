@@ -47,6 +47,8 @@ type fronts struct {
 	exporter *metrics.Exporter          // nil: off
 	metrics  *http.Server               // serves exporter
 	plain    []*http.Server             // of the metrics, the console and the control socket
+	guards   map[string]*listen.Guard   // of the metrics and the console, by the name of the endpoint
+	shares   listen.Shares
 }
 
 // openFronts makes the servers. They do not serve yet.
@@ -56,6 +58,10 @@ func (s *server) openFronts(context.Context) error {
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
 			"option out, or use nereid serve")
+	}
+	f.shares = listen.OwnShares()
+	f.guards = map[string]*listen.Guard{
+		"metrics": listen.NewGuard(f.shares.Plain, plainStall), "ui": listen.NewGuard(f.shares.Plain, plainStall),
 	}
 	for _, open := range []func() error{f.openTLS, s.openMetrics, s.openHTTP, s.openGRPC, s.openCloud} {
 		if err := open(); err != nil {
@@ -104,8 +110,15 @@ func (f *fronts) openTLS() error {
 	return errors.Join(errs...)
 }
 
-// wrapTLS returns the listener with TLS if the endpoint uses it. gRPC does that itself.
+// plainStall is how long a client of the metrics or the GUI may stop sending a body or reading an answer.
+const plainStall = time.Minute
+
+// wrapTLS returns the listener with the limits of the endpoint, if it has a guard, and with TLS if the endpoint uses it.
+// gRPC does that itself.
 func (f *fronts) wrapTLS(name string, l net.Listener) net.Listener {
+	if g := f.guards[name]; g != nil {
+		l = g.Listener(l)
+	}
 	if config := f.tls[name]; config != nil {
 		return tls.NewListener(l, config)
 	}
@@ -130,7 +143,8 @@ func (s *server) openMetrics() (err error) {
 		return err
 	}
 	f.metrics = &http.Server{
-		Handler:           guardPlain(f.tokens, f.allowedHosts(f.c.Listen.Metrics.Address), f.exporter),
+		Handler: f.guards["metrics"].Handler(
+			guardPlain(f.tokens, f.allowedHosts(f.c.Listen.Metrics.Address), f.exporter)),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	return nil
@@ -150,7 +164,7 @@ func (s *server) openHTTP() (err error) {
 // newHTTP makes an HTTP server with what all of them need.
 func (f *fronts) newHTTP(o httpapi.Options) (*httpapi.Server, error) {
 	o.Engine, o.Log, o.MaxBody, o.Restricted = f.engine, f.log, f.c.HTTP.MaxBody, f.c.HTTP.Restricted
-	o.Memory = f.memory
+	o.Memory, o.MaxConnections = f.memory, f.shares.Inference
 	o.AllowedHosts, o.Authorize = f.allowedHosts(f.c.Listen.HTTP.Address), authorizeHTTP(f.tokens)
 	if f.exporter != nil {
 		o.Metrics = f.exporter.Append
@@ -165,7 +179,7 @@ func (s *server) openGRPC() (err error) {
 	}
 	o := f.c.GRPC
 	o.Engine, o.Log, o.TLS, o.Trace, o.LogControl = s.engine, s.log, f.tls["grpc"], s.trace, s.logControl
-	o.Authorize, o.Memory = authorizeGRPC(f.tokens), f.memory
+	o.Authorize, o.Memory, o.MaxConnections = authorizeGRPC(f.tokens), f.memory, f.shares.Inference
 	f.grpc, err = grpcapi.New(o)
 	return err
 }
@@ -266,6 +280,9 @@ func (f *fronts) shutdown(ctx context.Context, c *console.Console) {
 	}
 	if c != nil {
 		down(func(context.Context) error { return c.Close() }) // ends the event streams, for which Shutdown would wait
+	}
+	for _, g := range f.guards {
+		g.Closing()
 	}
 	for _, h := range f.plain {
 		down(h.Shutdown)

@@ -27,6 +27,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/system/affinity"
+	"nereid/engine/tensor"
 	"nereid/store"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	// Page has index.html at its root. Without that the console says how to build the page.
 	Page fs.FS
 	Log  *slog.Logger // nil: none
+	// Memory counts the JSON bodies of requests and replies; nil: nobody does.
+	Memory *tensor.Budget
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
@@ -65,6 +68,7 @@ type Options struct {
 type Console struct {
 	log     *slog.Logger
 	handler http.Handler
+	memory  *tensor.Budget
 
 	catalog *catalog.Catalog
 	streams *stream.Hub
@@ -103,7 +107,7 @@ func New(o Options) (*Console, error) {
 	if !hasWindow {
 		o.Window = &settings.Window{}
 	}
-	c := &Console{log: o.Log, streams: stream.NewHub(), tasks: tasks.NewGroup()}
+	c := &Console{log: o.Log, memory: o.Memory, streams: stream.NewHub(), tasks: tasks.NewGroup()}
 	if err := c.connect(&o); err != nil {
 		return nil, err
 	}
@@ -151,8 +155,8 @@ func (c *Console) connect(o *Options) (err error) {
 // ServeHTTP answers a request of the page.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
-// Server returns an HTTP server of the console with its time limits set. Reading a body has no limit, because an import
-// may be large. Writing has none, because an event stream does not end.
+// Server returns an HTTP server of the console. It limits the time of a header. The caller limits how long a body or a
+// reply may make no progress; as a whole they have no limit, because an import may be large and events do not end.
 func (c *Console) Server() *http.Server {
 	return &http.Server{
 		Handler:           c,

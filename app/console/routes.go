@@ -113,11 +113,11 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request) error {
 func (c *Console) mux(page http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range c.routes() {
-		mux.Handle(r.method+" "+r.path, r.endpoint.Handler(c.log))
+		mux.Handle(r.method+" "+r.path, r.endpoint.Handler(c.log, c.memory))
 	}
 	mux.Handle("/api/", rest.Raw(func(http.ResponseWriter, *http.Request) error {
 		return rest.Errorf(api.CodeNotFound, "no such route; see GET /api/server")
-	}).Handler(c.log))
+	}).Handler(c.log, nil))
 	mux.Handle("/", page)
 	return mux
 }

@@ -1,5 +1,6 @@
 """A minimal HTTP/2 client that sends what no library would. It has no flow control of its own."""
 
+import contextlib
 import socket
 import struct
 
@@ -95,7 +96,8 @@ class Connection:
         """Reads frames until one satisfies wanted(kind, flags, stream, payload). Returns it, or None at the end."""
         while (f := self.read()) is not None:
             if f[0] == SETTINGS and not f[1] & ACK:
-                self.send(frame(SETTINGS, ACK, 0))
+                with contextlib.suppress(OSError):  # the server may have closed the connection after its last frame
+                    self.send(frame(SETTINGS, ACK, 0))
             if wanted(*f):
                 return f
         return None

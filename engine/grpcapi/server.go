@@ -77,6 +77,8 @@ type Options struct {
 	MaxReceiveBytes int
 	// MaxInflatedBytes bounds the content of a compressed message in addition. 0: 256 MiB.
 	MaxInflatedBytes int
+	// MaxConnections bounds the connections; others are closed at once. 0: 65536.
+	MaxConnections int
 	// Memory bounds the requests and responses under way; nil: no bound.
 	Memory *tensor.Budget
 	// Keepalive is Triton's --grpc-keepalive-time, -timeout and --grpc-max-connection-age, -grace.
@@ -129,7 +131,8 @@ func New(o Options) (*Server, error) {
 	}
 	t, err := h2.New(h2.Options{
 		Codec: newCodec(), Log: o.Log, TLS: o.TLS, Pool: &s.pool, MaxReceiveBytes: o.MaxReceiveBytes,
-		MaxInflatedBytes: o.MaxInflatedBytes, Keepalive: o.Keepalive, Enforcement: o.Enforcement,
+		MaxInflatedBytes: o.MaxInflatedBytes, MaxConnections: o.MaxConnections,
+		Keepalive: o.Keepalive, Enforcement: o.Enforcement,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"nereid/app/console/api"
+	"nereid/engine/tensor"
 )
 
 // MaxBody is the largest JSON body of a request, in bytes. A configuration may have 16 MiB.
@@ -74,11 +75,17 @@ func (e Endpoint) Cached() Endpoint {
 	return e
 }
 
-// Handler serves e. The log receives internal errors.
-func (e Endpoint) Handler(log *slog.Logger) http.Handler {
+// Handler serves e. The log receives internal errors. memory counts JSON bodies of requests and replies; nil: nobody
+// does.
+func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", cmp.Or(e.cache, "no-store"))
-		out, err := e.serve(w, r)
+		var out any
+		size, err := e.takeBody(r, memory)
+		if err == nil {
+			defer memory.Give(size)
+			out, err = e.serve(w, r)
+		}
 		switch {
 		case err != nil:
 			WriteError(w, r, err, log)
@@ -86,9 +93,27 @@ func (e Endpoint) Handler(log *slog.Logger) http.Handler {
 		case out == nil:
 			w.WriteHeader(e.Status)
 		default:
-			Write(w, e.Status, out)
+			body, status := encode(e.Status, out)
+			if err := memory.Take(int64(len(body)), 0); err != nil {
+				WriteError(w, r, err, log)
+				return
+			}
+			defer memory.Give(int64(len(body)))
+			write(w, status, body)
 		}
 	})
+}
+
+// takeBody takes the memory of a JSON body, whose size it returns.
+func (e Endpoint) takeBody(r *http.Request, memory *tensor.Budget) (int64, error) {
+	if e.Request == "" || r.ContentLength == 0 {
+		return 0, nil
+	}
+	size := int64(MaxBody)
+	if r.ContentLength > 0 {
+		size = min(size, r.ContentLength)
+	}
+	return size, memory.Take(size, 0)
 }
 
 func nameOf[T any]() string { return reflect.TypeFor[T]().Name() }
@@ -112,6 +137,12 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, log *slog.Log
 
 // Write replies with a JSON value. A value that cannot be encoded becomes an internal error.
 func Write(w http.ResponseWriter, status int, v any) {
+	body, status := encode(status, v)
+	write(w, status, body)
+}
+
+// encode returns a JSON value and its status.
+func encode(status int, v any) ([]byte, int) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	if err := enc.Encode(v); err != nil {
@@ -119,9 +150,13 @@ func Write(w http.ResponseWriter, status int, v any) {
 		b.Reset()
 		_ = enc.Encode(api.Error{Error: "the answer cannot be encoded: " + err.Error(), Code: api.CodeInternal})
 	}
+	return b.Bytes(), status
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // fails only if the client has gone
+	_, _ = w.Write(body) // fails only if the client has gone
 }
 
 // Number reads a whole number of a query that is from least to most; an absent one is def.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -43,11 +44,13 @@ type conn struct {
 
 // writeState is about the write that is under way, if there is one.
 type writeState struct {
-	active  bool       // a goroutine is writing
-	spare   *output    // the other buffer; nil while it is being written
-	copyAll bool       // the socket gains nothing from output in pieces
-	waiting bool       // a goroutine waits for done
-	done    *sync.Cond // a write has ended
+	active  bool          // a goroutine is writing
+	spare   *output       // the other buffer; nil while it is being written
+	copyAll bool          // the socket gains nothing from output in pieces
+	waiting bool          // a goroutine waits for done
+	done    *sync.Cond    // a write has ended
+	pieces  atomic.Uint32 // that have been written
+	progress
 }
 
 // peerLimits is what the client allows.

@@ -42,9 +42,12 @@ func (r *reader) data(h frameHead) error {
 	s.recv.bytes += int64(n)
 	if endStream {
 		r.ended(s)
-	} else {
-		r.creditPartial(s)
+		return nil
 	}
+	if within := s.recv.msg.partial(); within != s.within.Load() {
+		s.within.Store(within)
+	}
+	r.creditPartial(s)
 	return nil
 }
 
@@ -80,6 +83,7 @@ func (r *reader) takeWindow(h frameHead, endStream bool, n int) (*Stream, error)
 		return nil, nil
 	}
 	s.recvWindow -= h.length
+	s.moved()
 	return s, nil
 }
 

@@ -214,7 +214,7 @@ func (r *reader) settingsFrame(h frameHead, p []byte) error {
 			return err
 		}
 	}
-	return c.moveWindows(c.peer.streamWindow - window)
+	return moveWindows(c, c.peer.streamWindow-window)
 }
 
 // maxSettings bounds the entries of one frame. There are seven settings.
@@ -222,7 +222,7 @@ const maxSettings = 64
 
 // moveWindows adds delta to the windows of all streams. It runs once for each frame, however often that sets the
 // window: its cost grows with the number of streams. c.mu is held.
-func (c *conn) moveWindows(delta int64) error {
+func moveWindows(c *conn, delta int64) error {
 	if delta == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -291,7 +292,7 @@ func TestOutputJoin(t *testing.T) {
 		t.Errorf("what was joined is empty: %t; owners freed: %d", b.empty(), freed.n)
 	}
 	var w bytes.Buffer
-	if err := a.write(&w); err != nil || w.String() != "rest head piece tail" {
+	if err := a.write(&w, new(atomic.Uint32)); err != nil || w.String() != "rest head piece tail" {
 		t.Errorf("written %q, %v", w.String(), err)
 	}
 	if a.reset(); freed.n != 1 {

@@ -11,9 +11,11 @@ type lifetime struct {
 	timers    [timerCount]*time.Timer
 	idleSince time.Time
 	drain     drainState
-	hangUp    bool // close the connection once all is written
-	settled   bool // the client's first settings have come
-	pingOK    bool // frames of a call were sent since the client's last ping
+	hangUp    bool  // close the connection once all is written
+	settled   bool  // the client's first settings have come
+	served    bool  // a call was let in
+	began     int64 // when the connection began, by the server's clock
+	pingOK    bool  // frames of a call were sent since the client's last ping
 }
 
 // The timers of a connection.
@@ -41,7 +43,7 @@ func (c *conn) startTimers() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reader.lastRead.Store(c.srv.now())
-	c.life.idleSince = time.Now()
+	c.life.idleSince, c.life.began = time.Now(), c.srv.now()
 	if age := k.MaxConnectionAge; age != forever {
 		// The jitter keeps clients from reconnecting all at once.
 		jitter := (rand.Float64() - 0.5) * 0.2 * float64(age) //nolint:gosec // not a secret

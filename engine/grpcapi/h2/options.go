@@ -36,6 +36,12 @@ type Options struct {
 	// ConnectionTimeout bounds the TLS handshake and the time to the client's first settings. 0: 20 s.
 	ConnectionTimeout time.Duration
 
+	// StallTimeout is how long a client may send nothing within a frame or a message, read nothing of what is sent, or
+	// make no call at all. 0: a minute.
+	StallTimeout time.Duration
+	// MaxConnections bounds the connections; others are closed at once. 0: 65536.
+	MaxConnections int
+
 	// Keepalive's zero fields mean: no idle limit, no age limit, no grace limit, 2 h, 20 s.
 	Keepalive keepalive.ServerParameters
 	// Enforcement's zero fields mean: 5 minutes, no.
@@ -84,6 +90,8 @@ func (o *Options) setDefaults() error {
 	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, defaultMaxHeaders)
 	o.MaxFrameBytes = cmp.Or(o.MaxFrameBytes, defaultMaxFrame)
 	o.ConnectionTimeout = cmp.Or(o.ConnectionTimeout, 20*time.Second)
+	o.StallTimeout = cmp.Or(o.StallTimeout, time.Minute)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 65536)
 	k := &o.Keepalive
 	k.MaxConnectionIdle = cmp.Or(k.MaxConnectionIdle, forever)
 	k.MaxConnectionAge = cmp.Or(k.MaxConnectionAge, forever)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 
@@ -48,10 +49,21 @@ func (o *output) goAway(last uint32, code errCode, text string) {
 	o.b = append(b, text...)
 }
 
-func (o *output) write(w io.Writer) error {
+// writePiece is how many bytes are written at once. A client that reads so many in the time that it may stall makes
+// progress.
+const writePiece = 1 << 20
+
+// write writes all, and counts the pieces in which it does so.
+func (o *output) write(w io.Writer, pieces *atomic.Uint32) error {
+	pieces.Add(1)
 	if len(o.pieces) == 0 {
-		_, err := w.Write(o.b)
-		return err
+		for b := o.b; ; pieces.Add(1) {
+			n := min(len(b), writePiece)
+			if _, err := w.Write(b[:n]); err != nil || n == len(b) {
+				return err
+			}
+			b = b[n:]
+		}
 	}
 	vec, from := o.vec[:0], 0
 	for _, p := range o.pieces {
@@ -64,12 +76,22 @@ func (o *output) write(w io.Writer) error {
 	if from < len(o.b) {
 		vec = append(vec, o.b[from:])
 	}
-	o.vec = vec // WriteTo moves its receiver along
+	o.vec = vec
 	var err error
-	if s, ok := w.(*socket.Conn); ok {
-		_, err = s.WriteBuffers(&vec)
-	} else {
-		_, err = vec.WriteTo(w)
+	for err == nil && len(vec) > 0 {
+		size, n := 0, 0
+		for n < len(vec) && (n == 0 || size+len(vec[n]) <= writePiece) {
+			size += len(vec[n])
+			n++
+		}
+		part := vec[:n] // WriteTo moves its receiver along
+		if s, ok := w.(*socket.Conn); ok {
+			_, err = s.WriteBuffers(&part)
+		} else {
+			_, err = part.WriteTo(w)
+		}
+		vec = vec[n:]
+		pieces.Add(1)
 	}
 	clear(o.vec)
 	return err

@@ -15,9 +15,11 @@ type reader struct {
 	headers    *headerReader
 	block      headerBlock
 	settled    bool // the client's first settings have come
+	atFrame    bool // the next bytes are the head of a frame
 	limits     limits
 	reserved   int                 // bytes reserved for messages that have not come whole, or more: see reserve
 	mayReserve func(size int) bool // is reserve
+	within     atomic.Bool         // more of a frame or of a header block must come; others read it
 	lastRead   atomic.Int64        // when something came, in nanoseconds of the server's clock; others read it
 }
 
@@ -27,11 +29,13 @@ func (r *reader) run() error {
 		return err
 	}
 	for {
+		r.atFrame = true
 		if r.end-r.next < headSize {
 			if err := r.fill(headSize); err != nil {
 				return err
 			}
 		}
+		r.atFrame = false
 		h := parseHead(r.buf[r.next:])
 		r.next += headSize
 		if err := r.frame(h); err != nil {
@@ -94,6 +98,9 @@ func (r *reader) resize(size int) {
 // pending: the server does not read from a client that does not read.
 func (r *reader) read(b []byte) (int, error) {
 	c := r.c
+	if within := !r.atFrame || r.end > r.next || r.block.open; within != r.within.Load() {
+		r.within.Store(within)
+	}
 	c.mu.Lock()
 	c.writeFromReader()
 	for !c.closed && len(c.out.b) > maxControl {

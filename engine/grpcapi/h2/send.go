@@ -35,7 +35,7 @@ func (c *conn) flush() {
 	for !c.closed && !c.out.empty() {
 		out := c.swapOutput()
 		c.mu.Unlock()
-		err := out.write(c.nc)
+		err := out.write(c.nc, &c.write.pieces)
 		out.reset()
 		c.mu.Lock()
 		c.write.spare = out
@@ -218,6 +218,7 @@ func (c *conn) push(s *Stream) {
 		}
 		c.out.b = appendHead(c.out.b, n, frameData, 0, s.id)
 		c.life.pingOK = true
+		s.moved()
 		q.window -= int64(n)
 		c.peer.window -= int64(n)
 		q.queued -= n
@@ -283,6 +284,11 @@ func (c *conn) finish(s *Stream, err error) {
 	st := statusOK
 	if err != nil {
 		st = statusOf(err)
+	}
+	switch st.Code() {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+	default:
+		c.life.served = c.life.served || err != statusStalled //nolint:errorlint // our own, never wrapped
 	}
 	if s.send.queued > 0 {
 		s.send.end = st

@@ -27,10 +27,11 @@ type Server struct {
 	services map[string]bool
 	origin   time.Time
 
-	mu        sync.Mutex // guards the next three
+	mu        sync.Mutex // guards the next four
 	listeners map[net.Listener]bool
 	conns     map[*conn]bool
 	stopping  bool
+	watched   bool           // the timer for clients that hang is running
 	running   sync.WaitGroup // connections, and calls of Serve
 }
 
@@ -142,12 +143,13 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) start(nc net.Conn) {
 	c := newConn(s, socket.New(nc))
 	s.mu.Lock()
-	if s.stopping {
+	if s.stopping || len(s.conns) >= s.o.MaxConnections {
 		s.mu.Unlock()
 		_ = nc.Close() // nothing has been exchanged yet
 		return
 	}
 	s.conns[c] = true
+	s.watch()
 	s.running.Add(1)
 	s.mu.Unlock()
 	go func() {
@@ -210,6 +212,8 @@ func (s *Server) halt() map[*conn]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopping = true
+	s.watched = false // look more often
+	s.watch()
 	for l := range s.listeners {
 		_ = l.Close() // Serve returns
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,9 @@ type Stream struct {
 	open         bool  // in c.streams
 	remoteClosed bool  // the client has sent all
 	finished     bool  // the handler or the Inline has finished
+	progress           // DATA frames of both directions
+
+	within atomic.Bool // a message has begun and not ended
 }
 
 // receiveState is what the reader knows of a call's messages. Only the reader uses it.

@@ -11,6 +11,12 @@ const (
 	roomWait = time.Second
 	// lingerTime is how long a client that is being disconnected may take to read why.
 	lingerTime = time.Second
+	// maxStallCheck is the longest time between two looks for clients that hang.
+	maxStallCheck = 5 * time.Second
+	// closingStall is how long a client may hang while the server shuts down.
+	closingStall = 3 * time.Second
+	// streamStalls is how many times as long as others the client of a stream may leave an answer.
+	streamStalls = 5
 	// drainTimeout is how long a client may take to answer the ping that follows the first GOAWAY of a graceful end.
-	drainTimeout = time.Minute
+	drainTimeout = 3 * time.Second
 )

@@ -1,0 +1,167 @@
+package listen
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Guard keeps clients of a server of net/http from holding connections and doing nothing. A body that stops arriving
+// and an answer that is not read end after a while, and a connection that is one too many is answered with 503. Headers
+// and idle connections are the server's own affair. Its methods are safe for concurrent use.
+type Guard struct {
+	connections int
+	patience    time.Duration
+
+	mu      sync.Mutex
+	conns   map[*guarded]struct{}     // open; guarded by mu, as are the next two
+	bodies  map[*patientBody]struct{} // that are being read
+	closing bool
+}
+
+// closingStall is how long a client may hang while the server shuts down.
+const closingStall = 3 * time.Second
+
+// NewGuard returns a Guard with at most that many connections. Their clients may hang for stall.
+func NewGuard(connections int, stall time.Duration) *Guard {
+	return &Guard{connections: connections, patience: stall, conns: map[*guarded]struct{}{},
+		bodies: map[*patientBody]struct{}{}}
+}
+
+// Listener returns l with the limits. It must be below TLS.
+func (g *Guard) Listener(l net.Listener) net.Listener { return &guardedListener{l, g} }
+
+// Closing makes the clients that hang end soon. It is called when the server begins to shut down.
+func (g *Guard) Closing() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closing = true
+	deadline := time.Now().Add(closingStall)
+	for c := range g.conns { // the next write sets its own deadline
+		_ = c.SetWriteDeadline(deadline) // fails only if the connection is closed, as below
+	}
+	for b := range g.bodies {
+		_ = b.control.SetReadDeadline(deadline)
+	}
+}
+
+func (g *Guard) stall() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing {
+		return min(g.patience, closingStall)
+	}
+	return g.patience
+}
+
+type guardedListener struct {
+	net.Listener
+	g *Guard
+}
+
+// Accept waits for a connection that is not one too many.
+func (l *guardedListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.g.admit(nc); c != nil {
+			return c, nil
+		}
+		_ = nc.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // no other connection is accepted meanwhile
+		_, _ = io.WriteString(nc, "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"+
+			"Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n") // the client may be gone
+		_ = nc.Close()
+	}
+}
+
+// admit returns nil for a connection that is one too many.
+func (g *Guard) admit(nc net.Conn) *guarded {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.conns) >= g.connections {
+		return nil
+	}
+	c := &guarded{nc, g}
+	g.conns[c] = struct{}{}
+	return c
+}
+
+type guarded struct {
+	net.Conn
+	g *Guard
+}
+
+// Write writes in pieces, so that a client that reads slowly makes progress.
+func (c *guarded) Write(b []byte) (n int, err error) {
+	const piece = 64 << 10
+	for first := true; first || n < len(b) && err == nil; first = false {
+		if err = c.SetWriteDeadline(time.Now().Add(c.g.stall())); err != nil {
+			return n, err
+		}
+		var k int
+		k, err = c.Conn.Write(b[n:min(len(b), n+piece)])
+		n += k
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *guarded) Close() error {
+	c.g.mu.Lock()
+	delete(c.g.conns, c)
+	c.g.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Handler returns next with the limits. It must be the server's handler, not one within another.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w)}
+		r.Body = b
+		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // the server reads a body that next does not
+		g.track(b, true)
+		defer g.track(b, false)
+		next.ServeHTTP(w, r)
+		if !b.ended.Load() { // the server reads what is left, to use the connection again
+			_ = b.control.SetReadDeadline(time.Now().Add(time.Second))
+		}
+	})
+}
+
+func (g *Guard) track(b *patientBody, on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if on {
+		g.bodies[b] = struct{}{}
+	} else {
+		delete(g.bodies, b)
+	}
+}
+
+// patientBody is a body whose client must go on sending. Reading it after that fails with a timeout.
+type patientBody struct {
+	io.ReadCloser
+	g       *Guard
+	control *http.ResponseController
+	ended   atomic.Bool
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = b.control.SetReadDeadline(time.Now().Add(b.g.stall())) // fails only if the connection is closed, as below
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended.Store(true)
+		_ = b.control.SetReadDeadline(time.Time{}) // the server notices by reading on that the client left
+	}
+	return n, err
+}

@@ -1,0 +1,162 @@
+package listen
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+// guardedServer serves a handler through a Guard and returns how to connect to it.
+func guardedServer(t *testing.T, connections int, stall time.Duration, h http.HandlerFunc) (*http.Server, *Guard,
+	func() net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGuard(connections, stall)
+	srv := &http.Server{Handler: g.Handler(h), ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(g.Listener(l)) }()
+	t.Cleanup(func() {
+		_ = srv.Close() // ends Serve
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return srv, g, func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute)) // a failure shows in reads
+		return c
+	}
+}
+
+func answer(t *testing.T, c net.Conn) int {
+	t.Helper()
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	return r.StatusCode
+}
+
+const unsent = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+
+func TestA27BodyThatDoesNotArrive(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"read": func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the body ends with %v", err)
+			}
+			w.WriteHeader(http.StatusRequestTimeout)
+		},
+		"not read": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestTimeout) },
+		"not read before a long answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusRequestTimeout)
+			_, _ = w.Write(make([]byte, 1<<20))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, dial := guardedServer(t, 10, 300*time.Millisecond, h)
+			c := dial()
+			_, _ = io.WriteString(c, unsent)
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection is open after a minute")
+			}
+		})
+	}
+}
+
+// A body that arrives slowly and a handler that takes long have the time that they need.
+func TestA27SlowBodyAndLongHandler(t *testing.T) {
+	const stall = 400 * time.Millisecond
+	_, _, dial := guardedServer(t, 10, stall, func(w http.ResponseWriter, r *http.Request) {
+		if b, err := io.ReadAll(r.Body); err != nil || string(b) != "0123456789" {
+			t.Errorf("the body is %q: %v", b, err)
+		}
+		select {
+		case <-r.Context().Done():
+			t.Error("the request was cancelled while its handler ran")
+		case <-time.After(2 * stall):
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c := dial()
+	_, _ = io.WriteString(c, unsent)
+	tick := time.NewTicker(stall / 4)
+	defer tick.Stop()
+	for _, b := range "0123456789" {
+		<-tick.C
+		_, _ = io.WriteString(c, string(b))
+	}
+	if code := answer(t, c); code != http.StatusNoContent {
+		t.Errorf("status %d", code)
+	}
+}
+
+func TestA27ReaderThatDoesNotRead(t *testing.T) {
+	ended := make(chan error, 1)
+	_, _, dial := guardedServer(t, 10, 300*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for err == nil {
+			_, err = w.Write(make([]byte, 1<<20))
+		}
+		ended <- err
+	})
+	_, _ = io.WriteString(dial(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the answer ends with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the answer is still being written")
+	}
+}
+
+func TestA27ConnectionsBeyondTheLimit(t *testing.T) {
+	_, _, dial := guardedServer(t, 2, time.Minute, func(http.ResponseWriter, *http.Request) {})
+	first, second := dial(), dial()
+	for _, c := range []net.Conn{first, second} {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if code := answer(t, c); code != http.StatusOK {
+			t.Fatalf("status %d", code)
+		}
+	}
+	if code := answer(t, dial()); code != http.StatusServiceUnavailable {
+		t.Errorf("a third connection: status %d", code)
+	}
+}
+
+func TestA27ClosingDoesNotWaitForBodies(t *testing.T) {
+	reading := make(chan struct{}, 1)
+	srv, g, dial := guardedServer(t, 10, time.Hour, func(_ http.ResponseWriter, r *http.Request) {
+		reading <- struct{}{}
+		_, _ = io.ReadAll(r.Body)
+	})
+	_, _ = io.WriteString(dial(), unsent)
+	<-reading
+	g.Closing()
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSharesLeaveDescriptors(t *testing.T) {
+	for _, files := range []int{256, 512, 1024, 4096, 1 << 20} {
+		s := SharesOf(files)
+		if used := 2*s.Inference + 2*s.Plain; used > files*7/8 || s.Inference > 65536 {
+			t.Errorf("%d files: %+v takes %d", files, s, used)
+		}
+	}
+}

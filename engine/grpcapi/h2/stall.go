@@ -1,0 +1,107 @@
+package h2
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+)
+
+// All in this file is about clients that hold a connection or a call and do nothing. One timer of the server looks at
+// all connections. It costs the calls nothing: they count their progress, and the timer compares the counts.
+
+// progress is a count of frames or writes, and what the timer saw of it.
+type progress struct {
+	count uint32
+	seen  uint32
+	since int64 // when the timer saw seen for the first time; 0: never
+}
+
+// moved notes progress.
+func (p *progress) moved() { p.count++ }
+
+// idle returns for how long there has been no progress, in nanoseconds. Only the timer calls it.
+func (p *progress) idle(now int64) int64 {
+	if p.since == 0 || p.seen != p.count {
+		p.seen, p.since = p.count, now
+	}
+	return now - p.since
+}
+
+// watch looks at all connections, now and then again as long as there are any. s.mu is held.
+func (s *Server) watch() {
+	if s.watched || len(s.conns) == 0 {
+		return
+	}
+	s.watched = true
+	pause := min(s.o.StallTimeout/8, maxStallCheck)
+	if s.stopping {
+		pause = min(pause, closingStall/8)
+	}
+	time.AfterFunc(pause, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		stall := int64(s.o.StallTimeout)
+		if s.stopping {
+			stall = min(stall, int64(closingStall))
+		}
+		now := s.now()
+		for c := range s.conns {
+			checkConn(c, now, stall)
+		}
+		s.watched = false
+		s.watch()
+	})
+}
+
+// checkConn ends the connection or those of its calls that make no progress for stall nanoseconds.
+func checkConn(c *conn, now, stall int64) {
+	c.mu.Lock()
+	silent := now - c.reader.lastRead.Load()
+	c.write.count = c.write.pieces.Load()
+	noCall := false
+	switch {
+	case c.closed || !c.life.settled: // a connection without settings has a deadline
+	case c.reader.within.Load() && silent > stall, // in a frame or a header block
+		c.write.active && c.write.progress.idle(now) > stall:
+		c.srv.o.Log.Debug("gRPC connection closed: its client hangs", "peer", c.nc.RemoteAddr().String())
+		c.close()
+	default:
+		noCall = !c.life.served && len(c.streams) == 0 && now-c.life.began > stall
+		for _, s := range c.streams {
+			s.check(now, stall)
+		}
+		c.wakeWriter()
+	}
+	c.mu.Unlock()
+	if noCall {
+		c.drain("no_call")
+	}
+}
+
+var statusStalled = grpcstatus.Error(codes.DeadlineExceeded,
+	"the call's message did not arrive: nothing came for the time that a client may stall")
+
+// check ends a call whose message does not arrive, or whose client does not take its answer. A call that may
+// have more messages may be silent between them. One that gets many may take a while for each.
+// c.mu is held.
+func (s *Stream) check(now, stall int64) {
+	c := s.c
+	idle := s.progress.idle(now)
+	single := s.req.method == nil || !s.req.method.clientStreams
+	sending := s.send.queued > 0
+	switch {
+	case s.finished && !sending || s.remoteClosed && !sending:
+	case sending && s.req.method != nil && s.req.method.serverStreams && idle <= streamStalls*stall:
+	case idle <= stall:
+	case sending:
+		c.reset(s, codeCancel, statusCancelled)
+	case single || s.within.Load():
+		c.finish(s, statusStalled)
+		if s.call != nil {
+			s.call.fault = statusStalled
+			s.call.cancel()
+			s.call.notify()
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package h2
+
+import (
+	"encoding/binary"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const testStall = 400 * time.Millisecond
+
+func patient(o *Options) { o.StallTimeout = testStall }
+
+// A client that hangs within a frame or a header block, or makes no call, does not keep its connection.
+func TestA27HungConnectionsAreClosed(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		hang func(c *client)
+	}{
+		{"A27 settings and nothing else", func(*client) {}},
+		{"A27 pings and nothing else", func(c *client) {
+			_ = c.WritePing(false, [8]byte{})
+			c.works("None") // an unknown method is no call
+		}},
+		{"A27 calls without a message", func(c *client) { _, _ = c.result(c.open("Echo")) }},
+		{"A27 half a frame", func(c *client) {
+			c.works("Echo")
+			_, _ = c.Conn.Write([]byte{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0, 1, 2})
+		}},
+		{"A27 half the head of a frame", func(c *client) {
+			c.works("Echo")
+			_, _ = c.Conn.Write([]byte{0, 0, 8})
+		}},
+		{"A27 half a header block", func(c *client) {
+			c.works("Echo")
+			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: c.next, BlockFragment: c.head("Echo")[:10]})
+		}},
+		{"A27 half a DATA frame", func(c *client) {
+			id := c.open("Echo")
+			_, _ = c.Conn.Write(append([]byte{0, 1, 0, 0, 1}, binary.BigEndian.AppendUint32(nil, id)...))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, patient)
+			c := dial(t, s)
+			if tt.name == "A27 pings and nothing else" {
+				c.t = quiet{t}
+			}
+			tt.hang(c)
+			_, err := io.Copy(io.Discard, c.Conn)
+			if err != nil && isTimeout(err) {
+				t.Error("the connection is still open after a minute")
+			}
+			s.idle(t, 0)
+		})
+	}
+}
+
+// quiet ignores failures of an answer that is not the one of a success.
+type quiet struct{ testing.TB }
+
+func (quiet) Errorf(string, ...any) {}
+
+func isTimeout(err error) bool {
+	timeout, ok := err.(interface{ Timeout() bool })
+	return ok && timeout.Timeout()
+}
+
+// A call whose message does not arrive ends, and one whose client does not read. The connection goes on.
+func TestA27HungCallsEnd(t *testing.T) {
+	for _, method := range []string{"Echo", "Unary"} {
+		t.Run(method+" without a message", func(t *testing.T) {
+			s := serve(t, patient)
+			c := dial(t, s)
+			if r, err := c.result(c.open(method)); err != nil || r.status != "4" {
+				t.Errorf("%+v, %v; want DEADLINE_EXCEEDED (4)", r, err)
+			}
+			c.works("Echo")
+			s.idle(t, 1)
+		})
+	}
+	for _, method := range []string{"Echo", "Unary", "Stream"} {
+		t.Run(method+" with half a message", func(t *testing.T) {
+			s := serve(t, patient)
+			c := dial(t, s)
+			id := c.open(method)
+			_ = c.WriteData(id, false, []byte{0, 0, 0, 0, 100, 1, 2, 3})
+			if r, err := c.result(id); err != nil || r.status != "4" {
+				t.Errorf("%+v, %v; want DEADLINE_EXCEEDED (4)", r, err)
+			}
+			c.works("Echo")
+			s.idle(t, 1)
+		})
+		t.Run(method+" whose window stays closed", func(t *testing.T) {
+			s := serve(t, patient)
+			c := dial(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			id := c.open(method)
+			c.send(id, true, make([]byte, 10_000))
+			if r, err := c.result(id); err != nil || r.reset != http2.ErrCodeCancel {
+				t.Errorf("%+v, %v; want a reset with CANCEL", r, err)
+			}
+			s.idle(t, 1)
+		})
+	}
+}
+
+// A client that never reads from its socket loses the connection.
+func TestA27ClientThatNeverReads(t *testing.T) {
+	s := serve(t, patient)
+	c := dial(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+	_ = c.WriteWindowUpdate(0, 1<<30)
+	id := c.open("Stream")
+	message := append([]byte{0, 0, 0, 0x3f, 0xfb}, make([]byte, maxFrame-5)...)
+	go func() {
+		for c.WriteData(id, false, message) == nil { // until the server resets the connection
+		}
+	}()
+	s.idle(t, 0)
+}
+
+// What is slow and legitimate goes on: a stream without messages, a connection without calls after one, a call that
+// takes long, and a message that arrives in small pieces.
+func TestA27SlowClientsAreServed(t *testing.T) {
+	s := serve(t, patient)
+	idle, streaming, waiting, slow := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
+	idle.works("Echo")
+	stream := streaming.open("Stream")
+	waiting.send(waiting.open("Wait"), true, []byte("x"))
+	<-s.wait.begun
+	id := slow.open("Echo")
+	tick := time.NewTicker(testStall / 4)
+	defer tick.Stop()
+	message := append(binary.BigEndian.AppendUint32([]byte{0}, 16), "0123456789abcdef"...)
+	for i, b := range message { // five times as long as a client may stall
+		<-tick.C
+		_ = slow.WriteData(id, i == len(message)-1, []byte{b})
+	}
+	if r, err := slow.result(id); err != nil || r.status != "0" {
+		t.Errorf("a message in small pieces: %+v, %v", r, err)
+	}
+	idle.works("Echo")
+	streaming.send(stream, true, []byte("hello"))
+	if r, err := streaming.result(stream); err != nil || r.status != "0" || string(r.body[prefixSize:]) != "hello" {
+		t.Errorf("a stream that was silent: %+v, %v", r, err)
+	}
+	if _, calls := s.counts(); calls != 1 {
+		t.Errorf("%d calls are open, want the one that takes long", calls)
+	}
+}
+
+// GracefulStop does not wait for clients that hang.
+func TestA27GracefulStopWithHungClients(t *testing.T) {
+	s := serve(t, nil)
+	for _, hang := range []func(c *client){
+		func(*client) {},
+		func(c *client) { c.works("Echo") }, // it will not answer the ping
+		func(c *client) { c.open("Echo") },
+		func(c *client) { _, _ = c.Conn.Write([]byte{0, 0, 8}) },
+	} {
+		c := dial(t, s)
+		c.works("Echo")
+		hang(c)
+	}
+	begin := time.Now()
+	s.GracefulStop()
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// The cost of SETTINGS does not grow with entries times calls: frames of many entries are refused, and of one frame
+// only the last value of a setting counts.
+func TestA27SettingsWithManyEntries(t *testing.T) {
+	s := serve(t, nil)
+	c := dial(t, s)
+	many := make([]http2.Setting, maxSettings+1)
+	for i := range many {
+		many[i] = http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i)}
+	}
+	id := c.open("Stream")
+	_ = c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.send(id, true, []byte("0123456789"))
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := f.(*http2.DataFrame); ok {
+			if d.Length != 10 { // the window is that of the last entry
+				t.Errorf("%d bytes of DATA in a window of 10", d.Length)
+			}
+			break
+		}
+	}
+	_ = c.WriteSettings(many...)
+	c.expectGone(http2.ErrCodeEnhanceYourCalm)
+}
+
+func TestA27MaxConnections(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxConnections = 2 })
+	first, second := dial(t, s), dial(t, s)
+	first.works("Echo")
+	second.works("Echo")
+	if n, _ := io.Copy(io.Discard, s.dialRaw(t)); n != 0 {
+		t.Errorf("a third connection was sent %d bytes", n)
+	}
+	first.works("Echo")
+	_ = second.Close()
+	s.idle(t, 1)
+	dial(t, s).works("Echo")
+}
