@@ -41,6 +41,7 @@ void nrd_close(void *handle) { dlclose(handle); }
 
 int nrd_use(void *handle) {
   api = base_of(handle)->GetApi(ORT_API_VERSION);
+  if (api) nrd_survive_divisions(handle);
   return api != NULL;
 }
 

@@ -63,6 +63,10 @@ const char *nrd_version(void *handle);
 void nrd_close(void *handle);
 // nrd_use takes the API table; 0 if the library does not have that version of it.
 int nrd_use(void *handle);
+// nrd_survive_divisions makes integer divisions in the library give a result where the processor traps, which would end
+// the process with SIGFPE: the smallest number by -1, and any by 0. Only the first call has an effect. Kernels of ONNX
+// Runtime divide what clients send without looking at it.
+void nrd_survive_divisions(void *handle);
 
 int nrd_code(OrtStatus *s);
 const char *nrd_message(OrtStatus *s);
