@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
-from harness import REFERENCE, Server
+from harness import REFERENCE, Server, until
+from test_isolation import workers
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this server's ONNX models")
 
 TYPES = {"INT8": TensorProto.INT8, "INT16": TensorProto.INT16, "INT32": TensorProto.INT32, "INT64": TensorProto.INT64}
 
 
-def write(repo, name, nodes, inputs, outputs, opset=21, config=""):
+def write(repo, name, nodes, inputs, outputs, weights={}, config="", opset=21):
     """Writes a model. inputs and outputs are (name, type, shape)."""
     values = [[helper.make_tensor_value_info(*v) for v in side] for side in (inputs, outputs)]
-    graph = helper.make_graph(nodes, "g", *values)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    graph = helper.make_graph(nodes, "g", *values, [numpy_helper.from_array(w, k) for k, w in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=13 if opset > 24 else 10)
     (repo / name / "1").mkdir(parents=True)
     (repo / name / "1/model.onnx").write_bytes(model.SerializeToString())
     (repo / name / "config.pbtxt").write_text('backend: "onnxruntime"\n' + config)
@@ -33,6 +34,20 @@ def server(tmp_path_factory):
         for datatype, code in TYPES.items():
             write(repo, f"{operator}_{datatype}", [helper.make_node(operator, ["a", "b"], ["y"])],
                   [("a", code, ["n", 33]), ("b", code, ["n", 33])], [("y", code, ["n", 33])])
+    write(repo, "lstm", [helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=3)],
+          [("x", TensorProto.FLOAT, ["n", "m", 2])], [("y", TensorProto.FLOAT, None)],
+          weights={"w": np.ones((1, 12, 2), np.float32), "r": np.ones((1, 12, 3), np.float32)},
+          config="max_batch_size: 0\ninput { name: 'x' data_type: TYPE_FP32 dims: [-1, -1, 2] }\n"
+                 "output { name: 'y' data_type: TYPE_FP32 dims: [-1, 1, -1, 3] }\n")
+    write(repo, "unique", [helper.make_node("Unique", ["x"], ["y"], axis=0)],
+          [("x", TensorProto.FLOAT, ["n", "m"])], [("y", TensorProto.FLOAT, ["k", "m"])],
+          config="max_batch_size: 0\ninput { name: 'x' data_type: TYPE_FP32 dims: [-1, -1] }\n"
+                 "output { name: 'y' data_type: TYPE_FP32 dims: [-1, -1] }\n")
+    fill = helper.make_node("ConstantOfShape", ["shape"], ["y"])
+    write(repo, "fill", [fill], [("shape", TensorProto.INT64, [2])], [("y", TensorProto.FLOAT, ["a", "b"])],
+          config="instance_group { count: 1 kind: KIND_CPU }\n")
+    write(repo, "fill_alike", [helper.make_node("Shape", ["x"], ["shape"]), fill],
+          [("x", TensorProto.FLOAT, ["n", 2])], [("y", TensorProto.FLOAT, ["a", "b"])])
     with Server(repo, work) as s:
         yield s
 
@@ -43,7 +58,7 @@ def alive(server):
 
 @pytest.mark.parametrize("datatype", TYPES)
 @pytest.mark.parametrize("operator", ["Div", "Mod"])
-def test_a_division_that_has_no_result_does_not_end_the_server(server, operator, datatype):
+def test_D22_a_division_that_has_no_result_does_not_end_the_server(server, operator, datatype):
     """The smallest number by -1 gives what arm64 gives. A division by 0 gives an error, or 0."""
     smallest = int(np.iinfo(datatype.lower()).min)
     path = f"/v2/models/{operator}_{datatype}/infer"
@@ -58,3 +73,32 @@ def test_a_division_that_has_no_result_does_not_end_the_server(server, operator,
         alive(server)
         assert answer.status in (200, 400, 500), answer.body
         assert answer.status != 200 or answer.json["outputs"][0]["data"] == [0] * 33
+
+
+@pytest.mark.parametrize("model, shapes", [("lstm", [[0, 1, 2], [1, 0, 2]]), ("unique", [[0, 3], [3, 0]])])
+def test_D22_a_tensor_without_elements_does_not_end_the_server(server, model, shapes):
+    for shape in shapes:
+        answer = server.post(f"/v2/models/{model}/infer", {"inputs": [tensor("x", "FP32", [], shape)]})
+        alive(server)
+        assert answer.status == 400 and "no elements" in answer.error, answer.body
+    shape = [2] * len(shapes[0])
+    values = [0.5] * 2 ** len(shape)
+    answer = server.post(f"/v2/models/{model}/infer", {"inputs": [tensor("x", "FP32", values, shape)]})
+    assert answer.status == 200, answer.body
+
+
+def test_D22_a_model_that_allocates_what_a_client_says_runs_in_a_process(server):
+    """Only the model whose shape is a client's value does; a shape that is computed from another tensor is harmless."""
+    (process,) = workers(server)
+    path = "/v2/models/fill/infer"
+    answer = server.post(path, {"inputs": [tensor("shape", "INT64", [2, 3], [2])]})
+    assert answer.json["outputs"][0]["shape"] == [2, 3]
+    answer = server.post(path, {"inputs": [tensor("shape", "INT64", [1 << 20, 1 << 20], [2])]})
+    assert answer.status >= 400, answer.body
+    alive(server)
+    until(lambda: server.post(path, {"inputs": [tensor("shape", "INT64", [2, 3], [2])]}).status == 200, 60,
+          "the model does not recover", server.log)
+    answer = server.post("/v2/models/fill_alike/infer", {"inputs": [tensor("x", "FP32", [1, 2], [1, 2])]})
+    assert answer.json["outputs"][0]["data"] == [0, 0]
+    assert "ConstantOfShape allocates as much memory as the value says" in server.log()
+    assert process in workers(server)

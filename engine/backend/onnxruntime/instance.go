@@ -208,6 +208,11 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has %d bytes for shape %s of %s",
 			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
 	}
+	if op := x.m.info.NoEmpty; count == 0 && op != "" {
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
+			"model's operator %s would end the process; send at least one", p.name, x.m.spec.ModelName,
+			tensor.FormatShape(x.shape), op)
+	}
 	if p.scalar {
 		x.shape = x.shape[:0] // a scalar is configured as [1]
 	}

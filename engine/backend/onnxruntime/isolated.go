@@ -16,20 +16,46 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// isolationParameter is the model parameter for isolation. With the value "process" each instance has its own process.
+// isolationParameter is the model parameter for isolation.
 const isolationParameter = "isolation"
 
-// isIsolated reports whether a configuration requires a process for each instance.
-func isIsolated(c *inferencepb.ModelConfig) (bool, error) {
-	switch v := c.GetParameters()[isolationParameter].GetStringValue(); v {
-	case "", "none":
-		return false, nil
-	case "process":
-		return true, nil
-	default:
-		return false, status.Errorf(status.InvalidArg,
+// The values of isolationParameter.
+const (
+	isolationAuto    = ""        // a process for each instance if the model has dangerous operators
+	isolationNone    = "none"    // the server's process
+	isolationProcess = "process" // a process for each instance
+)
+
+// isolationOf returns the value of isolationParameter.
+func isolationOf(c *inferencepb.ModelConfig) (string, error) {
+	v := c.GetParameters()[isolationParameter].GetStringValue()
+	if v != isolationAuto && v != isolationNone && v != isolationProcess {
+		return "", status.Errorf(status.InvalidArg,
 			"parameter \"isolation\" is %q, want \"process\", or \"none\" for the server's own", v)
 	}
+	return v, nil
+}
+
+// isDangerous reports whether a model should run in processes although its configuration does not say so: a client's
+// values could end the server. The log says why. Without processes, and with implicit states, which processes do not
+// have, the model stays in the server.
+func (b *Backend) isDangerous(s *backend.Spec) (bool, error) {
+	_, info, err := modelPath(*s)
+	if err != nil || len(info.Dangers) == 0 || b.o.Launcher == nil || len(b.o.Worker) == 0 {
+		return false, err
+	}
+	var why []string
+	for _, d := range info.Dangers {
+		why = append(why, d.Op+" "+d.Why)
+	}
+	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
+		s.Log.Warn("a client can end the server through this model, which must run inside the server because of its "+
+			"implicit states; serve it to trusted clients only", "model", s.ModelName, "reason", why)
+		return false, nil
+	}
+	s.Log.Info("the model runs in a process of its own, because a client's values could end the process; "+
+		"the parameter isolation with the value none keeps it in the server", "model", s.ModelName, "reason", why)
+	return true, nil
 }
 
 // processOptions are the backend options that the process of an isolated model receives.
@@ -43,8 +69,13 @@ type processOptions struct {
 // isolationOptions returns how to start the processes of an isolated model, nil for other models. It changes s to the
 // specification that the processes load.
 func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) {
-	if isolated, err := isIsolated(s.Config); err != nil || !isolated {
+	switch v, err := isolationOf(s.Config); {
+	case err != nil || v == isolationNone:
 		return nil, err
+	case v == isolationAuto:
+		if dangerous, err := b.isDangerous(s); err != nil || !dangerous {
+			return nil, err
+		}
 	}
 	if b.o.Launcher == nil || len(b.o.Worker) == 0 {
 		return nil, status.Errorf(status.Unsupported,
@@ -61,7 +92,10 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 		return nil, status.Errorf(status.Unavailable, "%w", err)
 	}
 	s.Config = proto.CloneOf(s.Config)
-	delete(s.Config.Parameters, isolationParameter)
+	if s.Config.Parameters == nil {
+		s.Config.Parameters = map[string]*inferencepb.ModelParameter{}
+	}
+	s.Config.Parameters[isolationParameter] = &inferencepb.ModelParameter{StringValue: isolationNone}
 	return &isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
 		Backend: func(keep affinity.Policy) any {

@@ -86,7 +86,8 @@ func (b *Backend) Name() string { return "onnxruntime" }
 
 // Traits implements backend.Backend. DefaultInstanceCount is Triton's for ONNX Runtime.
 func (b *Backend) Traits() backend.Traits {
-	return backend.Traits{DefaultInstanceCount: 2, BatchIO: true, ImplicitState: true, ParallelInstances: true}
+	return backend.Traits{DefaultInstanceCount: 2, BatchIO: true, ImplicitState: true, ParallelInstances: true,
+		Scalars: true}
 }
 
 // UsesGPUs implements backend.GPUUser. It reports whether the library has an execution provider for NVIDIA's GPUs. The
@@ -175,9 +176,14 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if s.Log == nil {
 		s.Log = b.log
 	}
-	if o, err := b.isolationOptions(&s); err != nil {
+	// A model that the server itself isolates may be read here: that does not execute it.
+	if v, err := isolationOf(s.Config); err != nil {
 		return nil, err
-	} else if o != nil {
+	} else if v == isolationProcess {
+		o, err := b.isolationOptions(&s)
+		if err != nil {
+			return nil, err
+		}
 		return isolation.Signature(ctx, s, *o)
 	}
 	path, _, err := modelPath(s)

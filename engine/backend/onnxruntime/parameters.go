@@ -39,7 +39,7 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 				refuse(name, "%v", err)
 			}
 		case name == isolationParameter:
-			if _, err := isIsolated(cfg); err != nil {
+			if _, err := isolationOf(cfg); err != nil {
 				refuse(name, "%v", err)
 			}
 		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."),

@@ -24,6 +24,10 @@ type Info struct {
 	External bool
 	// InputRank is the highest rank of an input.
 	InputRank int
+	// Dangers are the operators that may end the process because of a client's values.
+	Dangers []Danger
+	// NoEmpty is an operator that may end the process because of a tensor without elements, "" if there is none.
+	NoEmpty string
 }
 
 // Check reads the model file at path. Its external data must be inside folder, which contains the model file, after
@@ -46,6 +50,9 @@ func Check(path, folder string) (*Info, error) {
 	if err := c.message(model, 0, c.size, 1); err != nil {
 		return nil, err
 	}
+	if err := c.dangers(); err != nil {
+		return nil, err
+	}
 	return &c.info, nil
 }
 
@@ -54,6 +61,8 @@ type checker struct {
 	info     Info
 	external func(location string) (int64, error) // the size of a file of external data
 	sizes    map[string]int64                     // results of external
+	resizes  bool                                 // a client's values may make a tensor empty
+	version  uint64                               // of the file's intermediate representation
 }
 
 // kind is a kind of message or field that the checker reads.

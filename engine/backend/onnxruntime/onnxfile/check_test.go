@@ -165,6 +165,8 @@ func FuzzCheck(f *testing.F) {
 			external: func(string) (int64, error) { return 100, nil }}
 		if err := c.message(model, 0, c.size, 1); errors.Is(err, ErrMalformed) && len(b) == 0 {
 			t.Fatalf("the empty message is refused: %v", err)
+		} else if err == nil {
+			_ = c.dangers() // it may refuse a name that is too long
 		}
 	})
 }

@@ -157,6 +157,10 @@ func (r *reader) text(f field, limit int64) (string, error) {
 	if f.end == f.off {
 		return "", nil
 	}
+	if n := f.end - f.off; n <= windowSize {
+		b, err := r.at(f.off, int(n))
+		return string(b), err
+	}
 	b := make([]byte, f.end-f.off)
 	if k, err := r.r.ReadAt(b, f.off); k < len(b) {
 		return "", fmt.Errorf("read byte %d: %w", f.off, err)

@@ -1,0 +1,247 @@
+package onnxfile
+
+import "slices"
+
+// hazard says which values of an operator must not come from a client.
+type hazard struct {
+	inputs []int
+	why    string
+}
+
+const (
+	takesMemory = "allocates as much memory as the value says"
+	runsForever = "runs, and collects outputs, as often as the value says"
+	readsBeyond = "does not check the shape, and reads beyond its input"
+)
+
+// hazards are the operators of ONNX Runtime 1.31 that may end the process because of an input, by ONNX's name or
+// "com.microsoft." and the name. Integer divisions are not here, because package capi survives them. make fuzz-onnx
+// looks for others.
+var hazards = map[string]hazard{
+	"AffineGrid":      {[]int{1}, takesMemory},
+	"BlackmanWindow":  {[]int{0}, takesMemory},
+	"CenterCropPad":   {[]int{1}, takesMemory},
+	"Col2Im":          {[]int{1, 2}, takesMemory},
+	"ConstantOfShape": {[]int{0}, takesMemory},
+	"DFT":             {[]int{1}, takesMemory},
+	"Expand":          {[]int{1}, takesMemory},
+	"HammingWindow":   {[]int{0}, takesMemory},
+	"HannWindow":      {[]int{0}, takesMemory},
+	"Loop":            {[]int{0}, runsForever},
+	"MaxUnpool":       {[]int{2}, takesMemory},
+	"MelWeightMatrix": {[]int{0, 1}, takesMemory},
+	"OneHot":          {[]int{1}, takesMemory},
+	"Pad":             {[]int{1}, takesMemory},
+	"Range":           {[]int{0, 1, 2}, takesMemory},
+	"Resize":          {[]int{1, 2, 3}, takesMemory},
+	"STFT":            {[]int{1, 3}, takesMemory},
+	"Tile":            {[]int{1}, takesMemory},
+	"Upsample":        {[]int{1}, takesMemory},
+
+	"com.microsoft.BeamSearch":            {[]int{1, 3, 4}, takesMemory},
+	"com.microsoft.CropAndResize":         {[]int{3}, takesMemory},
+	"com.microsoft.DynamicQuantizeMatMul": {[]int{2, 3, 4}, readsBeyond},
+	"com.microsoft.GreedySearch":          {[]int{1}, takesMemory},
+	"com.microsoft.Inverse":               {[]int{0}, readsBeyond},
+	"com.microsoft.MatMulIntegerToFloat":  {[]int{2, 3, 4, 5, 6}, readsBeyond},
+	"com.microsoft.Pad":                   {[]int{1}, takesMemory},
+	"com.microsoft.Range":                 {[]int{0, 1, 2}, takesMemory},
+	"com.microsoft.Sampling":              {[]int{1}, takesMemory},
+	"com.microsoft.WhisperBeamSearch":     {[]int{1, 3, 4}, takesMemory},
+}
+
+// noEmpty are the operators that abort the process for a tensor without elements, which a client can send where a
+// dimension is variable.
+var noEmpty = map[string]bool{"GRU": true, "LSTM": true, "RNN": true, "Unique": true,
+	"com.microsoft.AttnLSTM": true, "com.microsoft.DynamicQuantizeLSTM": true}
+
+// resizers are operators whose output may be empty because of the values of these inputs, although no input is.
+var resizers = map[string][]int{
+	"Compress": {0, 1}, "NonMaxSuppression": {0, 1, 2, 3, 4}, "NonZero": {0}, "Reshape": {1}, "Slice": {1, 2, 3, 4},
+	"Split": {1}, "TopK": {1},
+}
+
+// Danger is an operator of a model that may end the process by what a client sends.
+type Danger struct {
+	Op  string // its type
+	Why string // "allocates ..."
+}
+
+// scope is what is known of the names of one graph. An inner graph sees the names of those around it.
+type scope struct {
+	parent *scope
+	fixed  map[string]bool // by name: false where the value may depend on what a client sends
+}
+
+// isFixed reports whether a client's values cannot influence those of a tensor. A name that is not known is not fixed.
+func (s *scope) isFixed(name string) bool {
+	for ; s != nil; s = s.parent {
+		if fixed, ok := s.fixed[name]; ok {
+			return fixed
+		}
+	}
+	return false
+}
+
+// nodeInfo is what findDangers reads of a node.
+type nodeInfo struct {
+	op              string
+	inputs, outputs []string
+	graphs          []field
+}
+
+// dangers sets Dangers and NoEmpty. The messages are known to be well-formed and not to nest too deep.
+func (c *checker) dangers() error {
+	err := c.fields(0, c.size, func(f field) error {
+		if f.number == 1 && f.wire == 0 {
+			c.version = f.value
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = c.fields(0, c.size, func(f field) error {
+		switch {
+		case f.number == 7 && f.wire == 2:
+			return c.findDangers(f.off, f.end, nil)
+		case f.number == 25 && f.wire == 2:
+			return c.functionDangers(f)
+		}
+		return nil
+	})
+	if c.info.NoEmpty != "" && c.resizes {
+		c.danger(Danger{c.info.NoEmpty, "aborts if its input is empty, to which a client's values can lead"})
+	}
+	return err
+}
+
+// findDangers records the operators of a graph that take values of clients where they must not. The values of a tensor
+// are fixed if they depend on constants and on shapes only.
+func (c *checker) findDangers(off, end int64, parent *scope) error {
+	s := &scope{parent: parent, fixed: map[string]bool{}}
+	names := func(number, in int, fixed bool) error {
+		return c.fields(off, end, func(f field) error {
+			if f.number != number || f.wire != 2 {
+				return nil
+			}
+			return c.fields(f.off, f.end, func(f field) error {
+				if f.number != in || f.wire != 2 {
+					return nil
+				}
+				name, err := c.text(f, 64<<10)
+				s.fixed[name] = fixed
+				return err
+			})
+		})
+	}
+	inputs := func() error { return names(11, 1, false) }
+	initializers := func() error { return names(5, 8, true) }
+	first, then := initializers, inputs // an input of the same name may override an initializer
+	if c.version < 4 {                  // before IR version 4 all initializers had to be inputs too, and were constant
+		first, then = inputs, initializers
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	if err := then(); err != nil {
+		return err
+	}
+	return c.fields(off, end, func(f field) error {
+		if f.number != 1 || f.wire != 2 {
+			return nil
+		}
+		return c.nodeDangers(f, s)
+	})
+}
+
+// functionDangers is findDangers for a function. Its inputs are not fixed.
+func (c *checker) functionDangers(at field) error {
+	s := &scope{fixed: map[string]bool{}}
+	return c.fields(at.off, at.end, func(f field) error {
+		if f.number != 7 || f.wire != 2 {
+			return nil
+		}
+		return c.nodeDangers(f, s)
+	})
+}
+
+func (c *checker) nodeDangers(at field, s *scope) error {
+	n, err := c.node(at)
+	if err != nil {
+		return err
+	}
+	fixed := len(n.graphs) == 0
+	for _, name := range n.inputs {
+		fixed = fixed && (name == "" || s.isFixed(name))
+	}
+	for i, name := range n.outputs {
+		// The scale and zero point of a dynamic quantization are single numbers, whatever a client sends.
+		s.fixed[name] = fixed || n.op == "Shape" || n.op == "Size" || n.op == "DynamicQuantizeLinear" && i > 0
+	}
+	open := func(inputs []int) bool {
+		for _, i := range inputs {
+			if i < len(n.inputs) && n.inputs[i] != "" && !s.isFixed(n.inputs[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	if h, ok := hazards[n.op]; ok && open(h.inputs) {
+		c.danger(Danger{n.op, h.why})
+	}
+	c.resizes = c.resizes || open(resizers[n.op])
+	if noEmpty[n.op] {
+		c.info.NoEmpty = n.op
+	}
+	for _, g := range n.graphs {
+		if err := c.findDangers(g.off, g.end, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checker) danger(d Danger) {
+	if !slices.Contains(c.info.Dangers, d) {
+		c.info.Dangers = append(c.info.Dangers, d)
+	}
+}
+
+// node reads a NodeProto.
+func (c *checker) node(at field) (n nodeInfo, err error) {
+	domain := ""
+	err = c.fields(at.off, at.end, func(f field) error {
+		if f.wire != 2 {
+			return nil
+		}
+		switch f.number {
+		case 5:
+			return c.fields(f.off, f.end, func(a field) error {
+				if (a.number == 6 || a.number == 11) && a.wire == 2 {
+					n.graphs = append(n.graphs, a)
+				}
+				return nil
+			})
+		case 1, 2, 4, 7:
+		default:
+			return nil
+		}
+		text, err := c.text(f, 64<<10)
+		switch f.number {
+		case 1:
+			n.inputs = append(n.inputs, text)
+		case 2:
+			n.outputs = append(n.outputs, text)
+		case 4:
+			n.op = text
+		case 7:
+			domain = text
+		}
+		return err
+	})
+	if domain != "" && domain != "ai.onnx" {
+		n.op = domain + "." + n.op
+	}
+	return n, err
+}

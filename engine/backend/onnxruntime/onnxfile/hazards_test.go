@@ -1,0 +1,92 @@
+package onnxfile
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// op writes a node of a graph, such as "y = Range(a, b, )" or "y = com.microsoft.Inverse(x)".
+func op(text string, attributes ...[]byte) []byte {
+	outputs, call, _ := strings.Cut(text, " = ")
+	name, inputs, _ := strings.Cut(strings.TrimSuffix(call, ")"), "(")
+	var parts [][]byte
+	for in := range strings.SplitSeq(inputs, ",") {
+		parts = append(parts, message(1, []byte(strings.TrimSpace(in))))
+	}
+	for out := range strings.SplitSeq(outputs, ", ") {
+		parts = append(parts, message(2, []byte(out)))
+	}
+	if i := strings.LastIndex(name, "."); i >= 0 {
+		parts = append(parts, message(7, []byte(name[:i])))
+		name = name[i+1:]
+	}
+	parts = append(parts, message(4, []byte(name)))
+	return bytes.Join(append(parts, attributes...), nil)
+}
+
+// graphOf writes a graph with the inputs x and n and the initializer w.
+func graphOf(nodes ...[]byte) []byte {
+	var b []byte
+	for _, n := range nodes {
+		b = append(b, message(1, n)...)
+	}
+	for _, in := range []string{"x", "n"} {
+		b = append(b, message(11, message(1, []byte(in)))...)
+	}
+	return append(b, message(5, name("w"))...)
+}
+
+func TestDangers(t *testing.T) {
+	body := func(nodes ...[]byte) []byte { return message(5, message(6, graphOf(nodes...))) }
+	withDefault := message(7, append(graphOf(op("y = Tile(x, w)")), message(11, message(1, []byte("w")))...))
+	for _, tt := range []struct {
+		name    string
+		model   []byte
+		want    []string
+		noEmpty string
+	}{
+		{"a client's value", message(7, graphOf(op("y = Range(w, n, w)"))), []string{"Range"}, ""},
+		{"computed from a client's value", message(7, graphOf(op("a = Add(w, n)"), op("y = Tile(x, a)"))),
+			[]string{"Tile"}, ""},
+		{"a client's value in another input", message(7, graphOf(op("y = Tile(x, w)"))), nil, ""},
+		{"a constant", message(7, graphOf(op("a = Constant()"), op("b = Mul(a, w)"), op("y = Expand(x, b)"))), nil, ""},
+		{"a shape", message(7, graphOf(op("s = Shape(x)"), op("b = Mul(s, w)"), op("y = Expand(x, b)"))), nil, ""},
+		{"left out", message(7, graphOf(op("y = Resize(x, , w)"))), nil, ""},
+		{"an operator of another domain", message(7, graphOf(op("y = my.Range(w, n, w)"))), nil, ""},
+		{"the domain by name", message(7, graphOf(op("y = ai.onnx.Range(w, n, w)"))), []string{"Range"}, ""},
+		{"Microsoft's domain", message(7, graphOf(op("y = com.microsoft.Inverse(x)"))),
+			[]string{"com.microsoft.Inverse"}, ""},
+		{"scales of a dynamic quantization", message(7, graphOf(op("q, s, z = DynamicQuantizeLinear(x)"),
+			op("y = com.microsoft.MatMulIntegerToFloat(q, w, s, w, z)"))), nil, ""},
+		{"twice", message(7, graphOf(op("a = Tile(x, n)"), op("y = Tile(a, n)"))), []string{"Tile"}, ""},
+		{"before its input is known", message(7, graphOf(op("y = Tile(x, s)"), op("s = Shape(x)"))),
+			[]string{"Tile"}, ""},
+		{"in an inner graph", message(7, graphOf(op("y = If(n)", body(op("z = Tile(x, n)"))))), []string{"Tile"}, ""},
+		{"an inner graph with a constant of the outer", message(7, graphOf(op("y = If(n)",
+			body(op("z = Tile(x, w)"))))), nil, ""},
+		{"from an inner graph", message(7, graphOf(op("a = If(w)", body(op("z = Neg(w)"))), op("y = Tile(x, a)"))),
+			[]string{"Tile"}, ""},
+		{"in a function", message(25, message(7, op("y = Tile(a, b)"))), []string{"Tile"}, ""},
+		{"an input with a default", append(number(1, 4), withDefault...), []string{"Tile"}, ""},
+		{"an initializer of an old file", append(number(1, 3), withDefault...), nil, ""},
+		{"no empty tensors", message(7, graphOf(op("y = LSTM(x, w, w)"))), nil, "LSTM"},
+		{"values that make tensors empty", message(7, graphOf(op("a = Slice(x, w, n)"), op("y = LSTM(a, w, w)"))),
+			[]string{"LSTM"}, "LSTM"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &checker{reader: reader{r: bytes.NewReader(tt.model), size: int64(len(tt.model))}}
+			if err := c.dangers(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range c.info.Dangers {
+				got = append(got, d.Op)
+			}
+			if !slices.Equal(got, tt.want) || c.info.NoEmpty != tt.noEmpty {
+				t.Errorf("dangers %v, no empty tensor for %q; want %v, %q", got, c.info.NoEmpty, tt.want, tt.noEmpty)
+			}
+		})
+	}
+}
