@@ -102,6 +102,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		cfg: s.Config, defCount: 1, noteUse: s.NoteUse, policies: s.HostPolicies,
 		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits},
 	}
+	m.signature.scalars = s.Backend != nil && s.Backend.Traits().Scalars
 	if m.cache, err = newResponseCache(ctx, s); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type signature struct {
 	required int
 	outputs  []port
 	reshapes bool // some output is reshaped
+	scalars  bool // backend.Traits.Scalars
 }
 
 // port is an input or output of the model.
@@ -198,6 +199,10 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 			"more info on max_batch_size.", p.name, s.model, tensor.FormatShape(full), tensor.FormatShape(shape))
 	}
 	if s.matches(shape, p.dims) {
+		return nil
+	}
+	if s.scalars && len(shape) == 0 && len(p.dims) == 1 && p.dims[0] == 1 {
+		r.Inputs[i].Shape = []int64{1}
 		return nil
 	}
 	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. ", p.name, s.model,

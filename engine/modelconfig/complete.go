@@ -160,14 +160,21 @@ func completeTensor(list []IO, name string, batched bool,
 }
 
 // configDims returns the dims for a shape of the model file. Dims must not be empty: a tensor that has only the batch
-// dimension gets [1] with an empty reshape, and a scalar of a model without batching gets [1].
+// dimension gets [1] with an empty reshape, and a scalar of a model without batching gets [1]. A dimension must not be
+// 0: it becomes variable.
 func configDims(shape []int64, batched bool) ([]int64, *inferencepb.ModelTensorReshape) {
 	if batched && len(shape) > 0 {
 		shape = shape[1:]
 	}
 	switch {
 	case len(shape) > 0:
-		return slices.Clone(shape), nil
+		shape = slices.Clone(shape)
+		for i, d := range shape {
+			if d == 0 {
+				shape[i] = -1
+			}
+		}
+		return shape, nil
 	case batched:
 		return []int64{1}, new(inferencepb.ModelTensorReshape)
 	}

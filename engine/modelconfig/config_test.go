@@ -139,6 +139,8 @@ func TestComplete_A030_A031_I006(t *testing.T) {
 				` output { name: "y" data_type: TYPE_FP32 dims: 10 label_filename: "l.txt" }`},
 		{name: "fixed batch dimension", sig: sig(fp32("x", 2, 3), fp32("y", 2, 10)), max: 4,
 			want: x(`[2, 3]`) + " " + y(`[2, 10]`)},
+		{name: "a dimension of 0", sig: sig(fp32("x", 0, 3), fp32("y", 2, 0)), max: 4,
+			want: x(`[-1, 3]`) + " " + y(`[2, -1]`)},
 		{name: "one output without batch", sig: sig(fp32("x", -1, 3), fp32("y", 10)), max: 4,
 			want: x(`[-1, 3]`) + " " + y(`10`)},
 		{name: "only the batch dimension", sig: sig(fp32("x", -1), fp32("y", -1, 2)), max: 4,

@@ -353,13 +353,14 @@ func hasBatchOutput(cfg *inferencepb.ModelConfig, name string) bool {
 }
 
 // fits reports whether the model accepts a shape of the configuration: the rank is the same, and the dimensions are
-// equal where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses.
+// equal where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses. A
+// configuration cannot have the dimension 0, so it has -1 for it.
 func fits(config, model []int64, exact bool) bool {
 	if len(config) != len(model) {
 		return false
 	}
 	for i, d := range model {
-		if d != config[i] && (exact || d != -1) {
+		if d != config[i] && (exact || d != -1) && (d != 0 || config[i] != -1) {
 			return false
 		}
 	}

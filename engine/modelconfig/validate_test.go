@@ -48,11 +48,14 @@ func TestValidateSignature_I006(t *testing.T) {
 	s := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "START", DataType: 11, Dims: []int64{-1, 1}})
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "bias", DataType: 11, Dims: []int64{-1}, Optional: true})
+	s.Outputs = append(s.Outputs, modelconfig.IO{Name: "none", DataType: 11, Dims: []int64{0, 2}})
 	const start = `sequence_batching { control_input { name: "START" control { ` +
 		`kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } } }`
 	for _, tt := range []struct{ name, text, want string }{
 		{"batched", `max_batch_size: 8 ` + x(`[3, 224]`) + " " + start, ""},
 		{"whole shape", x(`[5, 3, -1]`) + " " + y(`[-1, 10]`) + " " + start, ""},
+		{"a dimension of 0", x(`[5, 3, -1]`) + " " + y(`[-1, 10]`) +
+			` output { name: "none" data_type: TYPE_FP32 dims: [-1, 2] } ` + start, ""},
 		{"output stricter than the model", x(`[5, 3, -1]`) + " " + y(`[5, 10]`) + " " + start,
 			"tensor 'y': the model expects 2 dimensions (shape [-1,10]) but the model configuration specifies 2 " +
 				"dimensions (shape [5,10]); write dims: [ -1, 10 ]"},

@@ -248,7 +248,7 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 		if len(io.Dims) == 0 && (len(dims) == 0 || len(dims) == 1 && dims[0] == 1) {
 			return nil // a scalar is configured as [1]
 		}
-		if !fits(io.Dims, dims) {
+		if !fits(io.Dims, dims, kind == "output") {
 			return status.Errorf(status.InvalidArg,
 				"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration "+
 					"specifies %d dimensions (shape %s)",
@@ -263,7 +263,7 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 			s.ModelName, io.Name, tensor.FormatShape(io.Dims))
 	}
 	full := append([]int64{-1}, dims...)
-	if !fits(io.Dims, full) {
+	if !fits(io.Dims, full, kind == "output") {
 		return status.Errorf(status.InvalidArg,
 			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration "+
 				"specifies %d dimensions (an initial batch dimension because max_batch_size > 0 followed by the "+
@@ -273,13 +273,15 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 	return nil
 }
 
-// fits reports whether the model accepts all tensors of a configured shape. The configuration may be stricter.
-func fits(model, config []int64) bool {
+// fits reports whether the model accepts all tensors of a configured shape. The configuration may be stricter. A
+// dimension of 0 is configured as -1. lax accepts -1 for any dimension: ONNX Runtime may know more of an output after it
+// has optimized the graph.
+func fits(model, config []int64, lax bool) bool {
 	if len(model) != len(config) {
 		return false
 	}
 	for i, d := range model {
-		if d != -1 && d != config[i] {
+		if d != -1 && d != config[i] && (config[i] != -1 || d != 0 && !lax) {
 			return false
 		}
 	}

@@ -52,8 +52,8 @@ func unserved(io *capi.IO) string {
 		return fmt.Sprintf("Unsupported ONNX Type '%s' for I/O '%s', expected 'ONNX_TYPE_TENSOR'.", name, io.Name)
 	}
 	if elementType(io.Type) == tensor.Invalid {
-		return fmt.Sprintf("unsupported datatype %s of I/O '%s'; convert it in the model, for example by a Cast",
-			elementName(io.Type), io.Name)
+		return fmt.Sprintf("unsupported datatype %s of I/O '%s': the protocol of Triton has no such type; "+
+			"convert it in the model by a Cast, for example from or to FLOAT", elementName(io.Type), io.Name)
 	}
 	return ""
 }
