@@ -32,7 +32,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help check test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-desktop setup-cuda \
+.PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-desktop setup-cuda \
         build desktop loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
@@ -60,6 +60,8 @@ help:
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
+	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
+	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process; ONLY=lstm COUNT=60"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---
@@ -174,6 +176,18 @@ test-gpu: gpu-here setup-python build
 test-openvino: $(ORT)
 	@test -d $(CACHE)/openvino/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target=$(CACHE)/openvino onnxruntime-openvino==1.24.1
 	NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/openvino go test -count=1 -v -run 'OpenVINO|Conformance_' ./engine/backend/onnxruntime
+
+# Newer wheels of onnx lack the node tests.
+ONNX_TESTS := $(CACHE)/onnx-tests
+NODE_TESTS := $(ONNX_TESTS)/onnx/backend/test/data/node
+$(NODE_TESTS): | $(PY)
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --target=$(ONNX_TESTS) onnx==1.21.0
+
+test-onnx: setup-python build | $(NODE_TESTS)
+	$(PY) build/onnx/node_tests.py $(NODE_TESTS) "$(ONLY)"
+
+fuzz-onnx: setup-python | $(NODE_TESTS)
+	$(PY) build/onnx/fuzz_operators.py $(NODE_TESTS) "$(ONLY)" "$(or $(COUNT),60)"
 
 mutants: $(ORT) $(DIST)
 	@go run ./build/tools/mutants $(if $(ONLY),-only "$(ONLY)")
