@@ -57,7 +57,7 @@ def infer(module, at, model, value):
 
 
 def here(folder):
-    return ["env", f"HERE={folder}", BINARY, "serve"]
+    return ["env", f"HERE={folder}", BINARY, "serve", "--model-env=HERE"]
 
 
 @pytest.mark.bounds
