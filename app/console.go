@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"nereid/app/backends"
@@ -32,7 +33,7 @@ func (s *server) openConsole() error {
 			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
 			Warnings: func() []api.Warning { return s.warnings },
 		},
-		AllowedHosts: f.c.Access.AllowedHosts, Access: settings.Access{Tokens: s.tokens, Network: s.network},
+		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry, Access: settings.Access{Tokens: s.tokens, Network: s.network},
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
 		Tuner: &tunecmd.Console{
@@ -59,6 +60,15 @@ func (s *server) openConsole() error {
 	}
 	s.console.Store(c)
 	return nil
+}
+
+// link returns a link that opens the GUI for a browser that is not let in otherwise. It works once.
+func (s *server) link() (string, error) {
+	l := s.fronts.listeners["ui"]
+	if l == nil {
+		return "", errors.New("the GUI of this server is off")
+	}
+	return s.fronts.url("ui", reachable(l.Addr())) + "/#/open/" + s.entry.Link(), nil
 }
 
 // describeONNXRuntime reports which library is in use.

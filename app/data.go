@@ -58,6 +58,7 @@ func (s *server) openStore(ctx context.Context) error {
 func (s *server) openAccess(ctx context.Context) error {
 	s.tokens = access.New(ctx, access.Options{Folder: s.data.Path, Store: s.store, StoreError: s.storeError,
 		Environment: s.c.Access.Token, Log: s.log})
+	s.entry = &access.Entry{Tokens: s.tokens}
 	if err := s.tokens.Unread(); err != nil {
 		s.warn(fmt.Sprintf("the access tokens cannot be read, so all requests that need one are refused: %v", err))
 	}

@@ -46,6 +46,8 @@ func commands() []command.Command {
 			Help: "show the CPUs and GPUs that models may use"},
 		{Names: []string{"token"}, Args: "...", Run: admin.Token,
 			Help: "make, list and revoke access tokens; see nereid token --help"},
+		{Names: []string{"link"}, Run: admin.Link,
+			Help: "print a link that opens the running server's GUI for a browser of another user"},
 		{Names: []string{"backup"}, Args: "<file>", Run: admin.Backup,
 			Help: "copy history, settings and tokens into a file; nereid restore takes them back"},
 		{Names: []string{"restore"}, Run: admin.Restore},

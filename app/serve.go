@@ -46,6 +46,7 @@ type server struct {
 	// storeError is why store is in memory and not in the data folder; nil: it is there.
 	storeError error
 	tokens     *access.Tokens
+	entry      *access.Entry // of the GUI
 	repos      repositories
 	recorder   *history.Recorder
 	backends   *backends.Set
@@ -166,7 +167,7 @@ func (s *server) start(ctx context.Context) error {
 		s.tasks.spawn(func() error { return s.recorder.Run(run) })
 	}
 	if l, err := control.Listen(s.data.Path); err == nil {
-		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store))
+		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link))
 	} else {
 		s.warn(fmt.Sprintf("the command nereid token cannot reach this server while it runs: %v", err))
 	}

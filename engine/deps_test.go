@@ -91,7 +91,7 @@ var layers = map[string]int{
 	"app/console/api":             8,
 	"app/console/api/tsgen/tsgen": 8,
 	"app/datadir":                 8,
-	"app/durable":                 8,
+	"app/durable":                 7,
 	"app/history":                 8,
 	"app/inspect":                 8,
 	"app/licenses":                8,

@@ -54,6 +54,7 @@ type Options struct {
 
 	// AllowedHosts are the host names, in addition to the loopback ones, by which the console may be called.
 	AllowedHosts []string
+	Entry        Entry            // nil: everybody who reaches the console may use it
 	Access       settings.Access  // without Tokens: no access settings
 	Window       *settings.Window // nil: there is no native window
 
@@ -69,6 +70,7 @@ type Console struct {
 	log     *slog.Logger
 	handler http.Handler
 	memory  *tensor.Budget
+	entry   Entry
 
 	catalog *catalog.Catalog
 	streams *stream.Hub
@@ -107,12 +109,12 @@ func New(o Options) (*Console, error) {
 	if !hasWindow {
 		o.Window = &settings.Window{}
 	}
-	c := &Console{log: o.Log, memory: o.Memory, streams: stream.NewHub(), tasks: tasks.NewGroup()}
+	c := &Console{log: o.Log, memory: o.Memory, entry: o.Entry, streams: stream.NewHub(), tasks: tasks.NewGroup()}
 	if err := c.connect(&o); err != nil {
 		return nil, err
 	}
 	c.handler = &guard{next: c.mux(pageHandler(o.Page, o.Log)), allowedHosts: o.AllowedHosts, window: hasWindow,
-		log: o.Log}
+		entry: o.Entry, log: o.Log}
 	remove := o.Recorder.Listen(c.history.Listener())
 	c.tasks.Start(func(ctx context.Context) {
 		defer remove()

@@ -29,10 +29,12 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self' '
 //   - Browsers say with Sec-Fetch-Site where a request comes from. Another site may only open the page.
 //   - A request that changes something must have the header X-Nereid. A browser sends it for another site only after
 //     asking the console, which refuses.
+//   - Entry must let the client in, because other users of this machine can reach the port. The page's files are open.
 type guard struct {
 	next         http.Handler
 	allowedHosts []string // host names in addition to the loopback ones
 	window       bool     // allows the origins of the native window
+	entry        Entry    // nil: everybody on this machine may use the interface
 	log          *slog.Logger
 }
 
@@ -79,6 +81,12 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("X-Nereid") != "1" {
 		g.refuse(w, r, "a request that changes something must have the header \"X-Nereid: 1\"")
 		return
+	}
+	if isAPI && r.URL.Path != sessionPath && g.entry != nil {
+		if err := g.entry.Check(r); err != nil {
+			rest.WriteError(w, r, rest.Errorf(api.CodeUnauthenticated, "%v", err), g.log)
+			return
+		}
 	}
 	g.next.ServeHTTP(w, r)
 }

@@ -24,6 +24,7 @@ func (c *Console) routes() []route {
 func (c *Console) serverRoutes() []route {
 	return []route{
 		{"GET", "/config.js", rest.Raw(configScript)},
+		{"POST", sessionPath, c.sessionEndpoint()},
 		{"GET", "/api/server", rest.Reply(c.server.State)},
 		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
 		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},

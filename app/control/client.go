@@ -50,10 +50,21 @@ func With(dataDir string, f func(*Client) error) (err error) {
 	if err := tokens.Unread(); err != nil {
 		return fmt.Errorf("the access tokens cannot be read: %w", err)
 	}
-	pipe, srv := listen.NewPipe(), NewServer(tokens, st)
+	pipe, srv := listen.NewPipe(), NewServer(tokens, st, noServer(data.Path))
 	go func() { _ = srv.Serve(pipe) }() // until Shutdown
 	err = f(&Client{dial: pipe.Dial, server: "this program"})
 	return errors.Join(err, srv.Shutdown(ctx))
+}
+
+// noServer is the answer to what only a running server can do.
+func noServer(dir string) func() (string, error) {
+	return func() (string, error) { return "", fmt.Errorf("no server runs on the data folder %s", dir) }
+}
+
+// Link returns a link that opens the GUI of the running server, once.
+func (c *Client) Link() (url string, err error) {
+	err = c.call(http.MethodPost, "/link", struct{}{}, &url)
+	return url, err
 }
 
 // CreateToken creates a token with the name and the scopes of in.

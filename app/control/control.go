@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nereid/app/access"
+	"nereid/engine/system/socket"
 	"nereid/store"
 )
 
@@ -39,12 +40,35 @@ func Listen(dataDir string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // the name may be gone; Remove deletes the folder
+	ul := l.(*net.UnixListener)
+	ul.SetUnlinkOnClose(false) // the name may be gone; Remove deletes the folder
 	if err := os.Chmod(filepath.Join(dir, socketName), 0o600); err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	return l, nil
+	return ownUser{ul}, nil
+}
+
+// ownUser accepts connections of this program's user and of root only. The modes of the folder and the socket say the
+// same, but not on every file system.
+type ownUser struct{ *net.UnixListener }
+
+// Accept closes connections of other users.
+func (l ownUser) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return c, nil //nolint:nilerr // the connection is closed, as its server will find
+		}
+		if uid, known := socket.UnixPeer(raw); !known || uid == 0 || uid == os.Getuid() {
+			return c, nil
+		}
+		_ = c.Close() // it was not used
+	}
 }
 
 // Remove deletes the socket of a data folder. If it cannot, the next Listen does.
@@ -92,8 +116,9 @@ func tokenOf(t access.Token) Token {
 	return Token{ID: t.ID, Name: t.Name, Scopes: t.Scope.String(), CreatedUS: t.CreatedUS}
 }
 
-// NewServer returns a server that creates, lists and revokes tokens, and stores revisions of configurations.
-func NewServer(tokens *access.Tokens, st *store.Store) *http.Server {
+// NewServer returns a server that creates, lists and revokes tokens, stores revisions of configurations, and makes
+// links to the GUI with link.
+func NewServer(tokens *access.Tokens, st *store.Store, link func() (string, error)) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /tokens", func(w http.ResponseWriter, _ *http.Request) {
 		list := []Token{}
@@ -122,6 +147,10 @@ func NewServer(tokens *access.Tokens, st *store.Store) *http.Server {
 			rev, err = st.AddRevision(r.Context(), rev)
 		}
 		respond(w, struct{ ID int64 }{rev.ID}, err)
+	})
+	mux.HandleFunc("POST /link", func(w http.ResponseWriter, _ *http.Request) {
+		url, err := link()
+		respond(w, url, err)
 	})
 	return &http.Server{Handler: mux, ReadHeaderTimeout: headerLimit}
 }

@@ -478,6 +478,7 @@ func TestClientSharedMemory(t *testing.T) {
 		asTriton     bool
 		args         []string
 		allowed, raw bool // raw: direct mapping
+		owners       bool // objects of all users
 	}{
 		{name: "B053 loopback", allowed: true},
 		{name: "B053 C10 DV44 HTTP on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous"}},
@@ -493,14 +494,17 @@ func TestClientSharedMemory(t *testing.T) {
 		{name: "B053 under the name tritonserver, asked for", asTriton: true, args: []string{"--allow-client-shm", "1"},
 			allowed: true},
 		{name: "direct mapping", args: []string{"--client-shm-direct=true"}, allowed: true, raw: true},
+		{name: "C11 objects of all users", args: []string{"--client-shm-any-owner=true"}, allowed: true, owners: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Load(tt.asTriton, append(tt.args, "--data-dir=x"), none)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o := c.Engine.SharedMemory; o.Disabled == tt.allowed || o.Direct != tt.raw {
-				t.Errorf("allowed %v, direct %v; want %v, %v", !o.Disabled, o.Direct, tt.allowed, tt.raw)
+			if o := c.Engine.SharedMemory; o.Disabled == tt.allowed || o.Direct != tt.raw ||
+				o.AnyOwner != tt.owners {
+				t.Errorf("allowed %v, direct %v, any owner %v; want %v, %v, %v", !o.Disabled, o.Direct, o.AnyOwner,
+					tt.allowed, tt.raw, tt.owners)
 			}
 		})
 	}

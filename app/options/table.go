@@ -342,6 +342,10 @@ func (c *Config) ownOptions() []option {
 			integer(1, 1<<31-1, &c.GRPC.MaxInflatedBytes)),
 		opt("http-base-path", "/path",
 			"A prefix that a gateway puts before /v2; requests without it are served too.", c.basePath),
+		opt("client-shm-any-owner", "boolean",
+			"Lets all clients register shared memory of every user, also those in other containers and on other "+
+				"machines. Default: false; it must belong to the client's user, on this machine.",
+			boolean(&c.Engine.SharedMemory.AnyOwner)),
 		opt("client-shm-direct", "boolean",
 			"Uses inputs directly in clients' shared memory, without a copy. A client that shrinks such memory "+
 				"while a request uses it crashes the server. Default: false.",

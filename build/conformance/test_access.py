@@ -6,9 +6,9 @@ import pathlib
 import shutil
 import sqlite3
 import subprocess
+import sys
 import tempfile
 
-import grpc
 import pytest
 import tritonclient.grpc as tg
 
@@ -238,3 +238,159 @@ def test_H14_a_revoked_token_does_not_come_back_with_a_mended_database(folder):
         end()
         with d.serve() as s:
             assert statuses(s, d.token) == REFUSED
+
+
+# Other users of the machine.
+
+def curl(s, path, *options, port="ui", uid=NOBODY):
+    """The status and the body of a request that another user sends."""
+    address = s.ui if port == "ui" else f"http://{s.http}"
+    done = subprocess.run(["curl", "-s", "-o", "-", "-w", "\n%{http_code}", *options, address + path], user=uid, group=uid,
+                          extra_groups=[], capture_output=True, text=True, timeout=60)
+    body, status = done.stdout.rsplit("\n", 1)
+    return int(status), body
+
+
+def post(value):
+    return "-H", "X-Nereid: 1", "-H", "Content-Type: application/json", "-d", json.dumps(value)
+
+
+def cookie_jar(folder):
+    """A file that another user's curl may make."""
+    (folder / "cookies").mkdir()
+    (folder / "cookies").chmod(0o777)
+    return folder / "cookies/jar"
+
+
+NEW_TOKEN = post({"name": "x", "scopes": ["admin"]})
+
+
+def own(s, path):
+    """What the server's own user gets from the GUI's interface."""
+    return s.request("GET", path, address=s.ui.removeprefix("http://"))
+
+
+@root
+@pytest.mark.parametrize("environment", [None, "secret"])
+def test_H15_other_users_cannot_use_the_GUI(folder, environment, monkeypatch):
+    if environment:
+        monkeypatch.setenv("NEREID_TOKEN", environment)
+    with Server(folder / "models", folder / "work", wait=None, token=environment) as s:
+        for path, *options in [("/api/access/tokens", *NEW_TOKEN), ("/api/access",), ("/api/server",), ("/api/events",),
+                               ("/api/imports", *post({"path": str(folder / "models/sums")})),
+                               ("/api/infer/sums", *post({})), ("/api/models/sums/archive",), ("/api/nosuch",),
+                               ("/api/session", *post({"secret": "guessed"})),
+                               ("/api/access", "-H", "Authorization: guessed"), ("//api/access",)]:
+            status, body = curl(s, path, "--path-as-is", *options)
+            assert status in (401, 307) and "nrd_" not in body, (path, status, body)
+        assert curl(s, "/")[0] == curl(s, "/config.js")[0] == 200, "the page that asks for a link is missing"
+        assert own(s, "/api/access").json["tokens"] == []
+        if environment:
+            assert curl(s, "/api/access", "-H", f"Authorization: {environment}")[0] == 200
+
+
+@root
+def test_H15_a_connection_that_its_client_closes_at_once_has_no_rights(folder):
+    """The kernel reports root as the user of such a connection."""
+    with Server(folder / "models", folder / "work", wait=None) as s:
+        host, port = s.ui.removeprefix("http://").split(":")
+        body = '{"name":"x","scopes":["admin"]}'
+        send = f"""for i in $(seq 100); do exec 3<>/dev/tcp/{host}/{port}
+            printf 'POST /api/access/tokens HTTP/1.1\\r\\nHost: {host}\\r\\nX-Nereid: 1\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}' >&3
+            exec 3>&-; done"""
+        assert as_nobody("bash", "-c", send).returncode == 0
+        assert own(s, "/api/access").json["tokens"] == []
+
+
+@root
+def test_H15_a_link_opens_the_GUI_once_for_one_user(folder):
+    with Server(folder / "models", folder / "work", wait=None) as s:
+        link = [BINARY, "link", f"--data-dir={s.work / 'data'}"]
+        assert as_nobody(str(folder / "nereid"), *link[1:]).returncode != 0, "another user can make a link"
+        url = subprocess.run(link, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+        assert url.startswith(s.ui + "/#/open/")
+        secret = url.rpartition("/")[2]
+        jar = cookie_jar(folder)
+        assert curl(s, "/api/session", "-c", str(jar), *post({"secret": secret}))[0] == 204
+        cookie = jar.read_text()
+        assert "#HttpOnly_" in cookie and "/api/" in cookie
+        assert curl(s, "/api/access", "-b", str(jar))[0] == 200
+        assert curl(s, "/api/access", "-b", str(jar), uid=NOBODY - 1)[0] == 401, "a cookie counts for another user"
+        assert curl(s, "/api/session", *post({"secret": secret}))[0] == 401, "a link counts twice"
+        assert secret not in s.log()
+
+
+@root
+def test_H15_a_token_opens_the_GUI_until_it_is_revoked(folder):
+    with Server(folder / "models", folder / "work", wait=None) as s:
+        def token(*args):
+            return subprocess.run([BINARY, "token", args[0], f"--data-dir={s.work / 'data'}", *args[1:]], text=True,
+                                  capture_output=True, timeout=60, check=True).stdout.strip()
+        admin, infer = token("create", "--name=a", "--scope=admin"), token("create", "--name=i")
+        assert curl(s, "/api/access", "-H", f"Authorization: {infer}")[0] == 401
+        assert curl(s, "/api/session", *post({"secret": infer}))[0] == 401
+        assert curl(s, "/api/access", "-H", f"Authorization: Bearer {admin}")[0] == 200
+        jar = cookie_jar(folder)
+        assert curl(s, "/api/session", "-c", str(jar), *post({"secret": admin}))[0] == 204
+        assert curl(s, "/api/access", "-b", str(jar))[0] == 200
+        token("revoke", "a")
+        assert curl(s, "/api/access", "-b", str(jar))[0] == 401
+
+
+@pytest.fixture
+def secret():
+    """Memory of the server's user, which others cannot open."""
+    path = pathlib.Path(tempfile.mkstemp(prefix="nereid-secret-", dir="/dev/shm")[1])
+    path.write_bytes(b"secret" * 10)
+    yield path.name
+    path.unlink()
+
+
+def register(key):
+    return {"key": key, "offset": 0, "byte_size": 60}
+
+
+GRPC_CLIENT = f"""
+import os, sys, tritonclient.grpc as c
+os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})  # another user may not be able to run this Python
+c.InferenceServerClient(sys.argv[1]).register_system_shared_memory("g", sys.argv[2], 60)
+"""
+
+
+@root
+@pytest.mark.parametrize("allowed", [False, True])
+def test_C11_DV88_memory_of_other_users_is_refused(folder, secret, allowed):
+    options = ["--client-shm-any-owner=true"] if allowed else []
+    with Server(folder / "models", folder / "work", *options, wait=None) as s:
+        path = "/v2/systemsharedmemory/region/%s/register"
+        status, body = curl(s, path % "r", "-d", json.dumps(register(secret)), port="http")
+        assert status == (200 if allowed else 400) and (allowed or "another user" in body), body
+        assert s.post(path % "own", register(secret)).status == 200, "the owner is refused"
+        done = subprocess.run([sys.executable, "-c", GRPC_CLIENT, s.grpc, secret], capture_output=True, text=True,
+                              timeout=60)
+        assert (done.returncode == 0) == allowed and (allowed or "another user" in done.stderr), done.stderr
+        its = folder / "its"
+        os.mknod("/dev/shm/" + its.name + secret)
+        try:
+            theirs = pathlib.Path("/dev/shm", its.name + secret)
+            theirs.write_bytes(bytes(60))
+            os.chown(theirs, NOBODY, NOBODY)
+            status, body = curl(s, path % "theirs", "-d", json.dumps(register(theirs.name)), port="http")
+            assert status == 200, body
+        finally:
+            theirs.unlink()
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_C11_clients_beyond_loopback_register_nothing_unless_allowed(folder, secret, allowed):
+    addresses = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    addresses = [a for a in addresses if ":" not in a]
+    if not addresses:
+        pytest.skip("this machine has no address but loopback")
+    options = ["--client-shm-any-owner=true"] if allowed else []
+    with Server(folder / "models", folder / "work", "--http-address=0.0.0.0", "--metrics-address=127.0.0.1",
+                "--allow-anonymous", "--allow-client-shm=true", *options, wait=None) as s:
+        at = f"{addresses[0]}:{s.http.rpartition(':')[2]}"
+        got = s.request("POST", "/v2/systemsharedmemory/region/r/register", json.dumps(register(secret)), address=at)
+        assert got.status == (200 if allowed else 400), got.body
+        assert s.post("/v2/systemsharedmemory/region/own/register", register(secret)).status == 200, got.body

@@ -3,8 +3,11 @@ package grpcapi
 import (
 	"context"
 
+	"google.golang.org/grpc/peer"
+
 	pb "nereid/engine/inferencepb"
 	"nereid/engine/shm"
+	"nereid/engine/system/socket"
 )
 
 // sharedMemoryService serves the calls that register and unregister shared memory.
@@ -27,10 +30,21 @@ func (s sharedMemoryService) systemStatus(
 }
 
 func (s sharedMemoryService) systemRegister(
-	_ context.Context, in *pb.SystemSharedMemoryRegisterRequest,
+	ctx context.Context, in *pb.SystemSharedMemoryRegisterRequest,
 ) (*pb.SystemSharedMemoryRegisterResponse, error) {
 	return &pb.SystemSharedMemoryRegisterResponse{},
-		s.regions.RegisterSystem(in.GetName(), in.GetKey(), in.GetOffset(), in.GetByteSize())
+		s.regions.RegisterSystem(in.GetName(), in.GetKey(), in.GetOffset(), in.GetByteSize(), userOf(ctx))
+}
+
+// userOf returns the user of a call's client.
+func userOf(ctx context.Context) shm.Client {
+	return func() (int, bool) {
+		p, ok := peer.FromContext(ctx)
+		if !ok {
+			return 0, false
+		}
+		return socket.PeerUser(p.LocalAddr, p.Addr)
+	}
 }
 
 func (s sharedMemoryService) systemUnregister(

@@ -148,7 +148,7 @@ func sharing(t *testing.T) (c inferencepb.GRPCInferenceServiceClient, input []by
 	in, _ := sharedObject(t, input)
 	out, now := sharedObject(t, bytes.Repeat([]byte{0xee}, 256))
 	for name, key := range map[string]string{"in": in, "out": out} {
-		if err := e.SharedMemory().RegisterSystem(name, key, 0, 256); err != nil {
+		if err := e.SharedMemory().RegisterSystem(name, key, 0, 256, shm.Self); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -399,7 +399,7 @@ func TestSharedMemoryInUse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			key, _ := sharedObject(t, []byte("abcdefgh"))
-			if err := e.regions.RegisterSystem("r", key, 0, 8); err != nil {
+			if err := e.regions.RegisterSystem("r", key, 0, 8, shm.Self); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
@@ -419,7 +419,7 @@ func TestSharedMemoryInUse(t *testing.T) {
 	}
 	t.Run("C6 the client leaves during a request", func(t *testing.T) {
 		key, now := sharedObject(t, []byte("abcdefgh"))
-		if err := e.regions.RegisterSystem("r", key, 0, 8); err != nil {
+		if err := e.regions.RegisterSystem("r", key, 0, 8, shm.Self); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -447,7 +447,7 @@ func FuzzSharedMemoryParameters(f *testing.F) {
 	}
 	g := shm.New(shm.Options{Folder: dir})
 	f.Cleanup(func() { _ = g.Close() })
-	if err := g.RegisterSystem("in", "in", 0, 64); err != nil {
+	if err := g.RegisterSystem("in", "in", 0, 64, shm.Self); err != nil {
 		f.Fatal(err)
 	}
 	f.Add("in", int64(0), int64(64), uint8(0))

@@ -7,6 +7,7 @@ import (
 	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/shm"
 	"nereid/engine/status"
+	"nereid/engine/system/socket"
 )
 
 // regionKind has the handlers for one kind of shared memory regions.
@@ -40,7 +41,9 @@ func (k regionKind) register(s *Server, x *exchange) error {
 		if k == cudaRegions {
 			return registerCUDA(s.regions, region, body)
 		}
-		return registerSystem(s.regions, region, body)
+		return registerSystem(s.regions, region, body, func() (int, bool) {
+			return socket.PeerUser(x.conn.LocalAddr(), x.conn.RemoteAddr())
+		})
 	})
 }
 
@@ -100,15 +103,15 @@ func parseRegistration(body []byte, needed ...string) (registration, error) {
 	return r, err
 }
 
-func registerSystem(regions *shm.Registry, region string, body []byte) error {
+func registerSystem(regions *shm.Registry, region string, body []byte, client shm.Client) error {
 	if !regions.Allows(shm.System) || region == "" { // the registry refuses it, whatever the body holds
-		return regions.RegisterSystem(region, "", 0, 0)
+		return regions.RegisterSystem(region, "", 0, 0, client)
 	}
 	r, err := parseRegistration(body, "key", "byte_size")
 	if err != nil {
 		return err
 	}
-	return regions.RegisterSystem(region, r.key, r.offset, r.size)
+	return regions.RegisterSystem(region, r.key, r.offset, r.size, client)
 }
 
 func registerCUDA(regions *shm.Registry, region string, body []byte) error {

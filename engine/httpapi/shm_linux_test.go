@@ -179,7 +179,7 @@ func TestSharedMemoryInfer(t *testing.T) {
 	out, now := sharedObject(t, bytes.Repeat([]byte{0xee}, 256))
 	for name, key := range map[string]string{"in": in, "out": out} {
 		size := map[string]int{"in": len(input), "out": 256}[name]
-		if err := e.SharedMemory().RegisterSystem(name, key, 0, uint64(size)); err != nil {
+		if err := e.SharedMemory().RegisterSystem(name, key, 0, uint64(size), shm.Self); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +329,7 @@ func TestSharedMemoryEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, now := sharedObject(t, []byte{5, 0, 0, 0, 6, 0, 0, 0, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee})
-	if err := e.SharedMemory().RegisterSystem("r", key, 0, 16); err != nil {
+	if err := e.SharedMemory().RegisterSystem("r", key, 0, 16, shm.Self); err != nil {
 		t.Fatal(err)
 	}
 	body := func(size string) string {
@@ -377,7 +377,7 @@ func fuzzRegions(f *testing.F) (g *shm.Registry, content []byte) {
 	}
 	g = shm.New(shm.Options{Folder: dir})
 	f.Cleanup(func() { _ = g.Close() })
-	if err := g.RegisterSystem("in", "in", 0, 64); err != nil {
+	if err := g.RegisterSystem("in", "in", 0, 64, shm.Self); err != nil {
 		f.Fatal(err)
 	}
 	return g, content
@@ -430,7 +430,7 @@ func FuzzRegisterBody(f *testing.F) {
 		if g.Unregister(shm.System, "r") != nil {
 			t.Fatal("the region of the last round cannot be taken away")
 		}
-		if registerSystem(g, "r", body) != nil {
+		if registerSystem(g, "r", body, shm.Self) != nil {
 			return
 		}
 		list, err := g.Status(shm.System, "r")

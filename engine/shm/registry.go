@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,9 @@ type Options struct {
 	// object during a request then crashes the server, and one that writes into it changes a running request. So the
 	// clients must be as trusted as the server.
 	Direct bool
+	// AnyOwner lets clients register objects of all users. By default an object must belong to the client's user,
+	// because the server could open objects that the client must not read.
+	AnyOwner bool
 	// CUDA imports device memory; nil: CUDA registrations are refused.
 	CUDA Importer
 	// InputBuffer, if not nil, returns a buffer of n bytes that the process of a model can read without a further
@@ -93,6 +97,9 @@ type Options struct {
 	// Folder is where the objects of system regions are. "": /dev/shm.
 	Folder string
 }
+
+// anyOwner is an owner of openSystem.
+const anyOwner = -1
 
 const (
 	defaultMaxRegions = 1024
@@ -157,10 +164,17 @@ func (g *Registry) Allows(k Kind) bool {
 	return systemSupported
 }
 
+// Client returns the user of a client, false if it is not known.
+type Client func() (uid int, known bool)
+
+// Self is the Client of this process.
+func Self() (uid int, known bool) { return os.Getuid(), true }
+
 // RegisterSystem registers size bytes at an offset of the object that shm_open would open for key. Errors:
-// Unsupported if shared memory is disabled or missing in the system, InvalidArg for invalid arguments, Internal for
-// an object that cannot be opened, AlreadyExists for a name in use, Unavailable above the limit.
-func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
+// Unsupported if shared memory is disabled or missing in the system, InvalidArg for invalid arguments and for an
+// object that is not the client's, Internal for one that cannot be opened, AlreadyExists for a name in use, Unavailable
+// above the limit.
+func (g *Registry) RegisterSystem(name, key string, offset, size uint64, client Client) error {
 	if err := g.checkName(System, name); err != nil {
 		return err
 	}
@@ -171,7 +185,18 @@ func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	if err := g.free(name); err != nil { // before the object is opened; register checks again
 		return err
 	}
-	mem, mapped, err := openSystem(g.o, object, name, key, offset, size)
+	owner := anyOwner
+	if !g.o.AnyOwner {
+		uid, known := client()
+		if !known {
+			return status.Errorf(status.InvalidArg, "cannot register shared memory region '%s': the server cannot "+
+				"tell which user of its machine the client is; --client-shm-any-owner lets all clients register", name)
+		}
+		if uid != 0 { // root may open everything
+			owner = uid
+		}
+	}
+	mem, mapped, err := openSystem(g.o, object, name, key, offset, size, owner)
 	if err != nil {
 		return err
 	}

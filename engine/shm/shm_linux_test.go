@@ -142,12 +142,41 @@ func TestRegisterSystem(t *testing.T) {
 		{name: "C4 nothing", region: "r", key: key, code: status.InvalidArg, text: invalid},
 	} {
 		t.Run("B017 "+tt.name, func(t *testing.T) {
-			check(t, g.RegisterSystem(tt.region, tt.key, tt.offset, tt.size), tt.code, tt.text)
+			check(t, g.RegisterSystem(tt.region, tt.key, tt.offset, tt.size, Self), tt.code, tt.text)
 			list, err := g.Status(System, "")
 			if want := map[bool]int{true: 1}[tt.text == ""]; err != nil || len(list) != want {
 				t.Errorf("%d regions, %v; want %d", len(list), err, want)
 			}
 			check(t, g.Unregister(System, ""), 0, "")
+		})
+	}
+}
+
+// The server could open objects that its client must not read.
+func TestObjectsOfOtherUsersAreRefused_C11(t *testing.T) {
+	key, _ := object(t, counting(64))
+	mine := os.Getuid()
+	for _, tt := range []struct {
+		name     string
+		uid      int
+		known    bool
+		anyOwner bool
+		text     string // part of the refusal; "": it passes
+	}{
+		{name: "the owner", uid: mine, known: true},
+		{name: "root", uid: 0, known: true},
+		{name: "another user", uid: mine + 1, known: true, text: "it belongs to another user than the client"},
+		{name: "a client that is not known", text: "cannot tell which user"},
+		{name: "another user, allowed", uid: mine + 1, known: true, anyOwner: true},
+		{name: "a client that is not known, allowed", anyOwner: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := registry(t, Options{AnyOwner: tt.anyOwner})
+			err := g.RegisterSystem("r", key, 0, 64, func() (int, bool) { return tt.uid, tt.known })
+			if (err == nil) != (tt.text == "") || err != nil && (status.CodeOf(err) != status.InvalidArg ||
+				!strings.Contains(err.Error(), tt.text)) {
+				t.Errorf("%v; want %q", err, tt.text)
+			}
 		})
 	}
 }
@@ -169,7 +198,7 @@ func TestObjectsThatAreNotMemory(t *testing.T) {
 			if err := make(filepath.Join(dir, object)); err != nil {
 				t.Fatal(err)
 			}
-			err := g.RegisterSystem("r", object, 0, 16)
+			err := g.RegisterSystem("r", object, 0, 16, Self)
 			if status.CodeOf(err) != status.Internal ||
 				!strings.HasSuffix(err.Error(), "shared memory region: '"+object+"'") {
 				t.Errorf("%v; want a refusal", err)
@@ -182,11 +211,13 @@ func TestStatusAndUnregister(t *testing.T) {
 	g := registry(t, Options{CUDA: fakeCUDA{}})
 	key, _ := object(t, counting(64))
 	for _, name := range []string{"b", "a"} {
-		check(t, g.RegisterSystem(name, key, 8, 16), 0, "")
+		check(t, g.RegisterSystem(name, key, 8, 16, Self), 0, "")
 	}
 	check(t, g.RegisterCUDA("c", make([]byte, HandleSize), 3, 32), 0, "")
-	check(t, g.RegisterSystem("a", key, 0, 64), status.AlreadyExists, "shared memory region 'a' already in manager")
-	check(t, g.RegisterSystem("c", key, 0, 64), status.AlreadyExists, "shared memory region 'c' already in manager")
+	for _, taken := range []string{"a", "c"} {
+		check(t, g.RegisterSystem(taken, key, 0, 64, Self), status.AlreadyExists,
+			"shared memory region '"+taken+"' already in manager")
+	}
 
 	list, err := g.Status(System, "")
 	want := []Status{{Name: "a", Key: key, Offset: 8, ByteSize: 16}, {Name: "b", Key: key, Offset: 8, ByteSize: 16}}
@@ -227,7 +258,7 @@ func TestDisabledSharedMemory(t *testing.T) {
 	for name, g := range map[string]*Registry{"C10 disabled": New(Options{Disabled: true, CUDA: fakeCUDA{}}),
 		"C10 none": nil} {
 		t.Run(name, func(t *testing.T) {
-			check(t, g.RegisterSystem("r", key, 0, 64), status.Unsupported, text)
+			check(t, g.RegisterSystem("r", key, 0, 64, Self), status.Unsupported, text)
 			check(t, g.RegisterCUDA("r", make([]byte, HandleSize), 0, 64), status.Unsupported, text)
 			check(t, g.Unregister(System, "r"), status.Unsupported, text)
 			check(t, g.Unregister(CUDA, ""), status.Unsupported, text)
@@ -304,7 +335,7 @@ func TestRead(t *testing.T) {
 	key, _ := object(t, content)
 	for _, direct := range []bool{false, true} {
 		g := registry(t, Options{Direct: direct})
-		check(t, g.RegisterSystem("r", key, 56, 200), 0, "")
+		check(t, g.RegisterSystem("r", key, 56, 200, Self), 0, "")
 		for _, tt := range []struct {
 			name string
 			at   Range
@@ -365,7 +396,7 @@ func TestReadOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			key, path := object(t, counting(64))
 			g := registry(t, Options{Direct: tt.direct})
-			check(t, g.RegisterSystem("r", key, 8, 32), 0, "")
+			check(t, g.RegisterSystem("r", key, 8, 32, Self), 0, "")
 			var pool tensor.Pool
 			buf, err := g.Read(infer.New(), &pool, Range{Region: "r", Size: 4}, tt.dt, &Budget{})
 			if err != nil {
@@ -396,7 +427,7 @@ func overwrite(t *testing.T, path string, at int64, b []byte) {
 func TestAShrunkObjectIsAnError(t *testing.T) {
 	key, path := object(t, counting(8192))
 	g := registry(t, Options{})
-	check(t, g.RegisterSystem("r", key, 0, 8192), 0, "")
+	check(t, g.RegisterSystem("r", key, 0, 8192, Self), 0, "")
 	slot, err := g.Slot(Range{Region: "r", Offset: 4096, Size: 4096})
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +461,7 @@ func TestUnregisteredWhileInUse(t *testing.T) {
 		key, path := object(t, counting(64))
 		g := registry(t, Options{})
 		before := descriptors(t)
-		check(t, g.RegisterSystem("r", key, 0, 64), 0, "")
+		check(t, g.RegisterSystem("r", key, 0, 64, Self), 0, "")
 		slot, err := g.Slot(Range{Region: "r", Size: 8})
 		if err != nil {
 			t.Fatal(err)
@@ -493,7 +524,7 @@ func TestStore(t *testing.T) {
 	t.Run("B050 an output goes to its place", func(t *testing.T) {
 		key, path := object(t, make([]byte, 16))
 		g := registry(t, Options{})
-		check(t, g.RegisterSystem("r", key, 4, 12), 0, "")
+		check(t, g.RegisterSystem("r", key, 4, 12, Self), 0, "")
 		r := wanting(t, g, map[string]Range{"A": {Region: "r", Offset: 2, Size: 4}})
 		defer r.Release()
 		resp := answer(r, map[string][]byte{"A": {1, 2, 3}, "B": {9}})
@@ -509,7 +540,7 @@ func TestStore(t *testing.T) {
 	t.Run("C7 an output larger than its slot", func(t *testing.T) {
 		key, path := object(t, counting(16))
 		g := registry(t, Options{})
-		check(t, g.RegisterSystem("r", key, 0, 16), 0, "")
+		check(t, g.RegisterSystem("r", key, 0, 16, Self), 0, "")
 		r := wanting(t, g, map[string]Range{"A": {Region: "r", Size: 4}, "B": {Region: "r", Offset: 4, Size: 4}})
 		defer r.Release()
 		resp := answer(r, map[string][]byte{"A": {9, 9}, "B": {9, 9, 9, 9, 9}})
@@ -523,7 +554,7 @@ func TestStore(t *testing.T) {
 	t.Run("C8 an input's place is an output's too", func(t *testing.T) {
 		key, path := object(t, counting(16))
 		g := registry(t, Options{})
-		check(t, g.RegisterSystem("r", key, 0, 16), 0, "")
+		check(t, g.RegisterSystem("r", key, 0, 16, Self), 0, "")
 		in, err := read(g, Range{Region: "r", Size: 8}, tensor.Uint8)
 		if err != nil {
 			t.Fatal(err)
@@ -552,7 +583,7 @@ func TestLimits(t *testing.T) {
 		before := descriptors(t)
 		refused := 0
 		for i := range 10_000 {
-			if err := g.RegisterSystem(fmt.Sprint(i), key, 0, 64); err != nil {
+			if err := g.RegisterSystem(fmt.Sprint(i), key, 0, 64, Self); err != nil {
 				if refused++; refused == 1 {
 					check(t, err, status.Unavailable,
 						"failed to register shared memory region '1024': 1024 regions are registered, "+
@@ -567,7 +598,7 @@ func TestLimits(t *testing.T) {
 		if n := descriptors(t); n != before {
 			t.Errorf("%d descriptors after all regions were unregistered, want %d", n, before)
 		}
-		check(t, g.RegisterSystem("again", key, 0, 64), 0, "")
+		check(t, g.RegisterSystem("again", key, 0, 64, Self), 0, "")
 	})
 	t.Run("a sparse object", func(t *testing.T) { // takes no memory of the client's, but would of the server's
 		key, path := object(t, nil)
@@ -575,7 +606,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := registry(t, Options{})
-		check(t, g.RegisterSystem("r", key, 0, 1<<40), 0, "")
+		check(t, g.RegisterSystem("r", key, 0, 1<<40, Self), 0, "")
 		_, err := read(g, Range{Region: "r", Size: 1 << 40}, tensor.Uint8)
 		check(t, err, status.InvalidArg,
 			"the inputs of a request may have 2147483647 bytes in shared memory; split the request")
@@ -596,7 +627,8 @@ func TestConcurrentUse(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 300 {
-				if err := g.RegisterSystem("r", key, 0, 64); err != nil && status.CodeOf(err) != status.AlreadyExists {
+				err := g.RegisterSystem("r", key, 0, 64, Self)
+				if err != nil && status.CodeOf(err) != status.AlreadyExists {
 					t.Error(err)
 				}
 				if got, err := read(g, Range{Region: "r", Offset: 32, Size: 8}, tensor.Uint8); err == nil &&
@@ -630,9 +662,9 @@ func TestConcurrentUse(t *testing.T) {
 func TestAClosedRegistryRefuses(t *testing.T) {
 	key, _ := object(t, counting(64))
 	g := New(Options{})
-	check(t, g.RegisterSystem("r", key, 0, 64), 0, "")
+	check(t, g.RegisterSystem("r", key, 0, 64, Self), 0, "")
 	check(t, g.Close(), 0, "")
-	check(t, g.RegisterSystem("s", key, 0, 64), status.Unavailable, "the server is shutting down")
+	check(t, g.RegisterSystem("s", key, 0, 64, Self), status.Unavailable, "the server is shutting down")
 	_, err := read(g, Range{Region: "r", Size: 1}, tensor.Uint8)
 	check(t, err, status.NotFound, "Unable to find shared memory region: 'r'")
 }
@@ -657,7 +689,7 @@ func FuzzRegister(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, key string, offset, size, from, length uint64, dt uint8) {
 		for _, direct := range []bool{false, true} {
 			g := New(Options{Folder: filepath.Join(dir, "shm"), Direct: direct})
-			if err := g.RegisterSystem(name, key, offset, size); err != nil {
+			if err := g.RegisterSystem(name, key, offset, size, Self); err != nil {
 				check(t, g.Close(), 0, "")
 				continue
 			}
@@ -689,7 +721,7 @@ func TestInputBuffer(t *testing.T) {
 		}
 		return tensor.NewBuffer(make([]byte, n), func(*tensor.Buffer) { let++ })
 	}})
-	check(t, g.RegisterSystem("r", key, 0, 64<<10), 0, "")
+	check(t, g.RegisterSystem("r", key, 0, 64<<10, Self), 0, "")
 	var pool tensor.Pool
 	for _, tt := range []struct {
 		name, model string

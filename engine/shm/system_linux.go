@@ -14,9 +14,11 @@ import (
 
 const systemSupported = true
 
-// openSystem opens an object in the folder and checks that it contains the region. mapped is nil unless
-// Options.Direct is set.
-func openSystem(o Options, object, name, key string, offset, size uint64) (mem Memory, mapped []byte, err error) {
+// openSystem opens an object in the folder and checks that it contains the region and belongs to the user owner. mapped
+// is nil unless Options.Direct is set.
+func openSystem(
+	o Options, object, name, key string, offset, size uint64, owner int,
+) (mem Memory, mapped []byte, err error) {
 	errOpen := status.Errorf(status.Internal, "Unable to open shared memory region: '%s'", key)
 	dir, err := unix.Open(o.Folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -39,6 +41,10 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < 0 {
 		return nil, nil, status.Errorf(status.Internal, "Invalid shared memory region: '%s'", key)
+	}
+	if owner != anyOwner && st.Uid != uint32(owner) {
+		return nil, nil, status.Errorf(status.InvalidArg, "Unable to open shared memory region: '%s': it belongs to "+
+			"another user than the client; --client-shm-any-owner allows that", key)
 	}
 	if length := uint64(st.Size); size == 0 || offset > length || size > length-offset {
 		return nil, nil, errInvalidArgs(name)

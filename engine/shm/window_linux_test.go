@@ -14,7 +14,7 @@ import (
 func TestCopyGuarded(t *testing.T) {
 	key, path := object(t, counting(3*4096))
 	g := registry(t, Options{})
-	check(t, g.RegisterSystem("r", key, 10, 3*4096-10), 0, "")
+	check(t, g.RegisterSystem("r", key, 10, 3*4096-10, Self), 0, "")
 	s := g.regions["r"].mem.(*systemMemory)
 	mine, theirs := make([]byte, 3*4096-10), s.window[10:]
 	if !copyGuarded(mine, theirs) || !bytes.Equal(mine, counting(3 * 4096)[10:]) {
@@ -35,7 +35,7 @@ func TestAnObjectThatShrinksDuringACopyIsAnError(t *testing.T) {
 	const size = 1 << 20
 	key, path := object(t, make([]byte, size))
 	g := registry(t, Options{})
-	check(t, g.RegisterSystem("r", key, 0, size), 0, "")
+	check(t, g.RegisterSystem("r", key, 0, size, Self), 0, "")
 	slot, err := g.Slot(Range{Region: "r", Size: size})
 	if err != nil {
 		t.Fatal(err)

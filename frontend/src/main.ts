@@ -1,9 +1,9 @@
 import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
-import { live } from "./lib/live.svelte";
+import { entry } from "./lib/entry.svelte";
 
 const target = document.getElementById("app");
 if (!target) throw new Error("index.html has no element #app");
-live.start();
+void entry.begin();
 mount(App, { target });

@@ -10,6 +10,12 @@ type Access struct {
 	Network     Network           `json:"network"`
 }
 
+// OpenSession lets a browser use the interface whose user is not that of the server, or is not known.
+type OpenSession struct {
+	// Secret is that of a link of the command nereid link, or a token with the scope admin.
+	Secret string `json:"secret"`
+}
+
 // AccessToken is a token without its text.
 type AccessToken struct {
 	ID   string `json:"id"`

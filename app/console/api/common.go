@@ -18,15 +18,17 @@ type Code string
 
 // The codes, with their HTTP status.
 const (
-	CodeInvalid     Code = "invalid"     // 400: the request or its content is wrong; Faults may say where
-	CodeForbidden   Code = "forbidden"   // 403: Host, Origin, X-Nereid header, or a path that may not be touched
-	CodeNotFound    Code = "not_found"   // 404
-	CodeConflict    Code = "conflict"    // 409: something changed meanwhile, or the name is taken
-	CodeConsent     Code = "consent"     // 412: the folder contains code; repeat with consentCode
-	CodeTooLarge    Code = "too_large"   // 413
-	CodeUnsupported Code = "unsupported" // 501: this build or this control mode cannot do it
-	CodeUnavailable Code = "unavailable" // 503: not ready, busy or shutting down
-	CodeInternal    Code = "internal"    // 500
+	CodeInvalid Code = "invalid" // 400: the request or its content is wrong; Faults may say where
+	// 401: the client must open a session first (POST /api/session), or send a token with the scope admin
+	CodeUnauthenticated Code = "unauthenticated"
+	CodeForbidden       Code = "forbidden"   // 403: Host, Origin, X-Nereid header, or a path that may not be touched
+	CodeNotFound        Code = "not_found"   // 404
+	CodeConflict        Code = "conflict"    // 409: something changed meanwhile, or the name is taken
+	CodeConsent         Code = "consent"     // 412: the folder contains code; repeat with consentCode
+	CodeTooLarge        Code = "too_large"   // 413
+	CodeUnsupported     Code = "unsupported" // 501: this build or this control mode cannot do it
+	CodeUnavailable     Code = "unavailable" // 503: not ready, busy or shutting down
+	CodeInternal        Code = "internal"    // 500
 )
 
 // Error is the body of every failed request.

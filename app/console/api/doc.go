@@ -21,6 +21,7 @@
 // Server
 //
 //	GET    /config.js → script  sets window.__base; it is "" in a browser
+//	POST   /api/session OpenSession → 204  unauthenticated; a cookie lets the browser in. See Code
 //	GET    /api/server → Server
 //	GET    /api/machine → Machine
 //	GET    /api/frameworks → Frameworks

@@ -29,15 +29,16 @@ func Errorf(code api.Code, format string, args ...any) error {
 }
 
 var httpStatus = map[api.Code]int{
-	api.CodeInvalid:     http.StatusBadRequest,
-	api.CodeForbidden:   http.StatusForbidden,
-	api.CodeNotFound:    http.StatusNotFound,
-	api.CodeConflict:    http.StatusConflict,
-	api.CodeConsent:     http.StatusPreconditionFailed,
-	api.CodeTooLarge:    http.StatusRequestEntityTooLarge,
-	api.CodeUnsupported: http.StatusNotImplemented,
-	api.CodeUnavailable: http.StatusServiceUnavailable,
-	api.CodeInternal:    http.StatusInternalServerError,
+	api.CodeInvalid:         http.StatusBadRequest,
+	api.CodeUnauthenticated: http.StatusUnauthorized,
+	api.CodeForbidden:       http.StatusForbidden,
+	api.CodeNotFound:        http.StatusNotFound,
+	api.CodeConflict:        http.StatusConflict,
+	api.CodeConsent:         http.StatusPreconditionFailed,
+	api.CodeTooLarge:        http.StatusRequestEntityTooLarge,
+	api.CodeUnsupported:     http.StatusNotImplemented,
+	api.CodeUnavailable:     http.StatusServiceUnavailable,
+	api.CodeInternal:        http.StatusInternalServerError,
 }
 
 // CodeOf returns the code of an error: its own if it is an *Error, or that of the error of the package below.

@@ -56,7 +56,7 @@ func (g *sharedRig) resize(n int64) {
 
 func (g *sharedRig) register() {
 	g.t.Helper()
-	if err := g.SharedMemory().RegisterSystem("r", filepath.Base(g.path), 0, 3*4*sharedFloats); err != nil {
+	if err := g.SharedMemory().RegisterSystem("r", filepath.Base(g.path), 0, 3*4*sharedFloats, shm.Self); err != nil {
 		g.t.Fatal(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"nereid/engine/shm"
 )
 
 // smallShmVar is the environment variable with which the test program serves in a separate mount namespace, with
@@ -150,7 +152,7 @@ y = pb_utils.get_output_tensor_by_name(call.exec(), "OUT").as_numpy()`),
 		t.Errorf("%d of %d blocks of /dev/shm are taken", fs.Blocks-fs.Bfree, fs.Blocks)
 	}
 	// Clients' regions are objects in /dev/shm. Without it, none can be registered, and the error says so.
-	if err := r.SharedMemory().RegisterSystem("r", "nereid-none", 0, 64); err == nil {
+	if err := r.SharedMemory().RegisterSystem("r", "nereid-none", 0, 64, shm.Self); err == nil {
 		t.Error("a region that is not there was registered")
 	} else {
 		t.Log(err)

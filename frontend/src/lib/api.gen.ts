@@ -10,6 +10,12 @@ export interface Access {
   network: Network;
 }
 
+/** OpenSession lets a browser use the interface whose user is not that of the server, or is not known. */
+export interface OpenSession {
+  /** Secret is that of a link of the command nereid link, or a token with the scope admin. */
+  secret: string;
+}
+
 /** AccessToken is a token without its text. */
 export interface AccessToken {
   id: string;
@@ -64,7 +70,7 @@ export interface SetNetwork {
 }
 
 /** Code is the kind of an error. The page decides by it what to do. */
-export type Code = "invalid" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal";
+export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal";
 
 /** Error is the body of every failed request. */
 export interface Error {

@@ -58,6 +58,13 @@ export async function toApiError(res: Response): Promise<ApiError> {
   return new ApiError(text.trim() || `HTTP ${res.status} ${res.statusText}`, "internal", res.status);
 }
 
+let refused = () => {};
+
+/** Sets what is called when the server does not let this browser in. */
+export function onRefused(f: () => void): void {
+  refused = f;
+}
+
 async function call(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = {};
   if (method !== "GET") headers["X-Nereid"] = "1";
@@ -74,8 +81,10 @@ async function call(method: string, path: string, body?: unknown, signal?: Abort
     if (e instanceof DOMException && e.name === "AbortError") throw e;
     throw new ApiError(t("common.offline", { reason: errorText(e) }), "offline", 0);
   }
-  if (!res.ok) throw await toApiError(res);
-  return res;
+  if (res.ok) return res;
+  const error = await toApiError(res);
+  if (error.code === "unauthenticated") refused();
+  throw error;
 }
 
 async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
@@ -114,6 +123,7 @@ export interface EventsQuery {
 }
 
 export const client = {
+  openSession: async (r: api.OpenSession) => void (await call("POST", "/api/session", r)),
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
   machine: (s?: AbortSignal) => json<api.Machine>("GET", "/api/machine", undefined, s),
   frameworks: (s?: AbortSignal) => json<api.Frameworks>("GET", "/api/frameworks", undefined, s),

@@ -1,6 +1,6 @@
 // The stream of live data (GET /api/events), and the data that the page keeps.
 import type * as api from "./api.gen";
-import { base } from "./api";
+import { base, client } from "./api";
 import { frameworks } from "./frameworks.svelte";
 import { SampleRing } from "./ring";
 
@@ -39,6 +39,7 @@ class Live {
     s.onerror = () => {
       if (this.status === "open" || this.models) this.status = "lost";
       if (s.readyState !== EventSource.CLOSED) return; // the browser reconnects
+      client.server().catch(() => undefined); // notices that the server does not let this browser in any more
       this.retry = setTimeout(() => this.start(), this.wait);
       this.wait = Math.min(this.wait * 2, 10_000);
     };

@@ -5,7 +5,8 @@ import { parcels } from "./drop";
 import { fill } from "./i18n/index.svelte";
 import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
-import { merge } from "./live.svelte";
+import { entry } from "./entry.svelte";
+import { live, merge } from "./live.svelte";
 import { search } from "./palette.svelte";
 import { summary } from "./recent";
 import { SampleRing } from "./ring";
@@ -102,6 +103,17 @@ describe("client", () => {
   it("keeps code, status and faults of an error", async () => {
     fetchMock.mockResolvedValue(new Response('{"error":"taken","code":"conflict"}', { status: 409 }));
     await expect(client.unload("x")).rejects.toMatchObject({ message: "taken", code: "conflict", status: 409, faults: [] });
+  });
+  it("H15 asks for a link or a token when the server does not let the browser in", async () => {
+    fetchMock.mockResolvedValue(new Response('{"error":"no","code":"unauthenticated"}', { status: 401 }));
+    await expect(client.models()).rejects.toMatchObject({ status: 401 });
+    expect(entry.closed).toBe(true);
+    fetchMock.mockResolvedValue(new Response(null, { status: 204 }));
+    const start = vi.spyOn(live, "start").mockImplementation(() => undefined);
+    await entry.open(" http://127.0.0.1:8003/#/open/SECRET ");
+    expect(fetchMock.mock.lastCall?.[1]?.body).toBe('{"secret":"SECRET"}');
+    expect([entry.closed, start.mock.calls.length]).toEqual([false, 1]);
+    start.mockRestore();
   });
   it("shows the text of what is no JSON", async () => {
     fetchMock.mockResolvedValue(new Response("bad gateway", { status: 502 }));

@@ -1,0 +1,43 @@
+package console
+
+import (
+	"net/http"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+)
+
+// sessionPath is the only route of the interface for clients that were not let in.
+const sessionPath = "/api/session"
+
+// Entry decides who may use the interface. A nil Entry lets everybody in.
+type Entry interface {
+	// Check returns nil for a request that may pass.
+	Check(r *http.Request) error
+	// Open returns the cookie of a new session for a secret.
+	Open(r *http.Request, secret string) (*http.Cookie, error)
+}
+
+func (c *Console) sessionEndpoint() rest.Endpoint {
+	e := rest.Raw(c.openSession).With(http.StatusNoContent)
+	e.Request = "OpenSession"
+	return e
+}
+
+// openSession lets a browser in that has the secret of a link, or a token.
+func (c *Console) openSession(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+	var req api.OpenSession
+	if err := rest.Read(w, r, &req); err != nil {
+		return err
+	}
+	if c.entry != nil {
+		cookie, err := c.entry.Open(r, req.Secret)
+		if err != nil {
+			return rest.Errorf(api.CodeUnauthenticated, "%v", err)
+		}
+		http.SetCookie(w, cookie)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
