@@ -58,6 +58,9 @@ func FlagError(command string, err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {
 		return fmt.Errorf("unknown option %s; %s --help lists the options", name, command)
 	}
+	if value, name, ok := strings.Cut(err.Error(), " for flag -"); ok && strings.IndexByte(name, ':') > 1 {
+		return fmt.Errorf("%s for flag --%s", value, name)
+	}
 	return err
 }
 

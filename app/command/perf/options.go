@@ -30,13 +30,11 @@ type modelOptions struct{ name, version, composing string }
 
 // loadOptions are the load and the windows as the user writes them.
 type loadOptions struct {
-	concurrency, rates, distribution string
-	intervals                        string // a file
-	fixedSchedule                    bool
-	async, sync                      bool
-	windowMode                       string
-	windowCount                      int
-	sequenceIDs                      string
+	distribution  string
+	fixedSchedule bool
+	async, sync   bool
+	windowMode    string
+	windowCount   int
 
 	// The old options -t, -c and -d.
 	concurrent, most int
@@ -139,14 +137,13 @@ func (o *options) loadOptions() []command.Option {
 	l, m := &o.load, &o.measure
 	return []command.Option{
 		opt("--concurrency-range", "START[:END[:STEP]]",
-			"the number of requests in flight; END 0: until --latency-threshold",
-			&l.concurrency),
+			"the number of requests in flight; END 0: until --latency-threshold", levels(&m.Concurrency, true)),
 		opt("--request-rate-range", "START[:END[:STEP]]",
 			"requests per second, whether they are answered or not; latency "+
-				"counts from when a request was due", &l.rates),
+				"counts from when a request was due", levels(&m.Rate, false)),
 		opt("--request-distribution", "constant|poisson", "of --request-rate-range; default constant",
 			command.OneOf(&l.distribution, "constant", "poisson")),
-		opt("--request-intervals", "FILE", "gaps in microseconds, one per line, repeated", &l.intervals),
+		opt("--request-intervals", "FILE", "gaps in microseconds, one per line, repeated", o.readIntervals),
 		opt("--fixed-schedule", "", `each entry of the input data once, at its "timestamp" in milliseconds`,
 			&l.fixedSchedule),
 		opt("--binary-search", "", "halves the range; needs --latency-threshold", &m.Binary),
@@ -209,7 +206,10 @@ func (o *options) sequenceOptions() []command.Option {
 			return count(&s.Length, 1)(v)
 		}),
 		opt("--sequence-length-variation", "PERCENT", "default 20", percent(&s.Variation)),
-		opt("--sequence-id-range", "START[:END]", "default 1, without an end", &o.load.sequenceIDs),
+		opt("--sequence-id-range", "START[:END]", "default 1, without an end", func(v string) (err error) {
+			s.FirstID, s.EndID, err = perf.ParseIDs(v)
+			return err
+		}),
 		opt("--serial-sequences", "", "", new(bool)), // they always are
 	}
 }
@@ -373,12 +373,6 @@ func (o *options) convert() error {
 	if o.input.Shapes, err = perf.ParseShapes(o.input.shapes); err != nil {
 		return fmt.Errorf("--shape: %w", err)
 	}
-	if o.load.sequenceIDs != "" {
-		s := &o.measure.Sequences
-		if s.FirstID, s.EndID, err = perf.ParseIDs(o.load.sequenceIDs); err != nil {
-			return fmt.Errorf("--sequence-id-range: %w", err)
-		}
-	}
 	return nil
 }
 
@@ -401,31 +395,11 @@ func (o *options) convertLoad(given map[string]bool) error {
 		return errors.New("-t, -c and -d are old forms of --concurrency-range and do not go with another load")
 	case l.dynamic:
 		m.Concurrency = &perf.Range{Start: float64(max(1, l.concurrent)), End: float64(l.most), Step: 1}
-	case given["request-rate-range"]:
-		r, err := perf.ParseRange(l.rates, false)
-		if err != nil {
-			return fmt.Errorf("--request-rate-range: %w", err)
-		}
-		m.Rate, m.Poisson = &r, l.distribution == "poisson"
-	case given["request-intervals"]:
-		b, err := os.ReadFile(l.intervals)
-		if err == nil {
-			m.Intervals, err = perf.ParseIntervals(b)
-		}
-		if err != nil {
-			return fmt.Errorf("--request-intervals %s: %w", l.intervals, err)
-		}
-	case l.fixedSchedule: // the times are in the data
-	case given["concurrency-range"]:
-		r, err := perf.ParseRange(l.concurrency, true)
-		if err != nil {
-			return fmt.Errorf("--concurrency-range: %w", err)
-		}
-		m.Concurrency = &r
-	default:
+	case modes == 0:
 		n := float64(max(1, l.concurrent))
 		m.Concurrency = &perf.Range{Start: n, End: n, Step: 1}
 	}
+	m.Poisson = m.Rate != nil && l.distribution == "poisson"
 	return nil
 }
 
@@ -441,6 +415,23 @@ func (o *options) addParameter(v string) error {
 	}
 	o.measure.Parameters[name] = value
 	return nil
+}
+
+// levels parses the range of a load.
+func levels(to **perf.Range, whole bool) func(string) error {
+	return func(v string) error {
+		r, err := perf.ParseRange(v, whole)
+		*to = &r
+		return err
+	}
+}
+
+func (o *options) readIntervals(path string) error {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		o.measure.Intervals, err = perf.ParseIntervals(b)
+	}
+	return err
 }
 
 func sharedMemory(v string) error {
