@@ -1,6 +1,7 @@
 """Models of all frameworks that have packages, run by the real frameworks in one repository.
 
-`make test-frameworks` installs the frameworks and runs these tests. NEREID_FRAMEWORKS is the data folder with them."""
+`make test-frameworks` installs the frameworks and runs these tests. NEREID_FRAMEWORKS is the data folder with them.
+`make test` has only the small ones, which NEREID_FRAMEWORK_NAMES names, and runs the tests that need no others."""
 
 import json
 import os
@@ -23,7 +24,7 @@ from harness import ROOT, Server
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
-NAMES = ("pytorch", "tensorflow", "openvino", "fil")
+NAMES = os.environ.get("NEREID_FRAMEWORK_NAMES", "pytorch tensorflow openvino fil").split()
 
 
 @pytest.fixture(scope="module")

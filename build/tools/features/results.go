@@ -8,7 +8,7 @@ import (
 )
 
 // stages are those of "make test" whose tests carry ids. Without the results of one, what only it proves is "not run".
-var stages = []string{"go", "cuda", "frontend", "conformance", "e2e", "desktop", "soak"}
+var stages = []string{"go", "cuda", "frontend", "conformance", "e2e", "desktop", "soak", "frameworks"}
 
 // outcomes is what happened to the tests, by the id of a feature and by the name of a test.
 type outcomes struct {

@@ -33,11 +33,12 @@ import (
 func main() {
 	folder := flag.String("patches", "build/mutants", "folder of the patches")
 	only := flag.String("only", "", "names of mutants to try, separated by commas; empty: all")
+	some := flag.Int("changed", 0, "try at most this many, of packages that changed since origin/main or the last tag")
 	apply := flag.Bool("apply", false, "only check that every patch applies")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *folder, *only, *apply); err != nil {
+	if err := run(ctx, *folder, *only, *some, *apply); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -54,13 +55,22 @@ type mutant struct {
 // proof names the tests that must notice a mutant.
 type proof struct{ pkg, tests string }
 
-func run(ctx context.Context, folder, only string, applyOnly bool) error {
+func run(ctx context.Context, folder, only string, some int, applyOnly bool) error {
 	list, err := readMutants(folder)
 	if err != nil {
 		return err
 	}
 	if names := strings.Split(only, ","); only != "" {
 		list = slices.DeleteFunc(list, func(m mutant) bool { return !slices.Contains(names, m.name) })
+	}
+	if some > 0 {
+		if list, err = changed(ctx, list, some); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			fmt.Println("ok   no package with mutants has changed")
+			return nil
+		}
 	}
 	if len(list) == 0 {
 		return errors.New("no mutant was tried")

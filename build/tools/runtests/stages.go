@@ -48,10 +48,7 @@ echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"
 // two cores. logs is the folder for logs and reports. full asks for the long cases at full length, with fuzzTime for
 // each fuzz target.
 func stages(logs string, full bool, fuzzTime time.Duration) []stage {
-	reports, err := filepath.Abs(logs)
-	if err != nil {
-		reports = logs
-	}
+	reports := absolute(logs)
 	path := func(name string) string { return filepath.Join(reports, name) }
 	soakLength, soakLimit := "short", 20*time.Minute
 	if full {
@@ -60,13 +57,18 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 	frontend := npm("frontend", "test",
 		"--reporter=default", "--reporter=junit", "--outputFile.junit="+path("frontend.xml"))
 	frontend.parse = fromJUnit(reports)
+	h2spec := goTest("h2spec", 20*time.Minute, "-count=1", "-run", "^TestH2Spec$", "./engine/grpcapi/h2")
+	h2spec.env = []string{"H2SPEC=" + absolute(".cache/bin/h2spec")}
+	small := pytest("frameworks", reports, "frameworks", 20*time.Minute, "NEREID_FRAMEWORK_NAMES=openvino fil",
+		"NEREID_FRAMEWORKS=.cache/frameworks-small")
+	small.argv = append(small.argv, "-k", "(D065 or D066 or openvino_strings) and not killed")
 	all := []stage{
 		{name: "gofmt", timeout: 5 * time.Minute, argv: []string{"bash", "-c",
 			`bad=$(git ls-files -co --exclude-standard -- '*.go' | xargs gofmt -l); echo "$bad"; [ -z "$bad" ]`}},
 		{name: "vet", timeout: 30 * time.Minute, argv: []string{"go", "vet", "./..."}},
 		{name: "lint", timeout: 30 * time.Minute, argv: []string{"bash", "-c", lint}},
 		goTest("unit", 20*time.Minute, "-short", "./..."),
-		goTest("go", time.Hour, "-race", "-timeout", "30m", "./..."),
+		goTest("go", time.Hour, "-race", "-timeout", "30m", "-skip", "^TestH2Spec$", "./..."),
 		{name: "cuda", timeout: 20 * time.Minute, argv: []string{"bash", "-c", cudaTests}, parse: fromGo},
 		goTest("allocations", 20*time.Minute, "-run", "Alloc", "./engine/..."), // the race detector allocates too
 		npm("check", "check"),
@@ -76,6 +78,11 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 			env: []string{"NEREID_SHOTS=" + path("e2e")}, parse: fromSteps},
 		pytest("desktop", reports, "desktop", 20*time.Minute, "SHOTS="+path("desktop")),
 		pytest("soak", reports, "soak", soakLimit, "NEREID_SOAK="+soakLength),
+		h2spec,
+		{name: "mutants", timeout: 40 * time.Minute, parse: fromSteps,
+			argv: []string{"go", "run", "./build/tools/mutants", "-changed", "4"}},
+		fuzz("fuzz-short", 2*time.Second),
+		small,
 		{name: "features", timeout: 10 * time.Minute, argv: []string{"go", "run", "./build/tools/features"}},
 		{name: "compatibility", timeout: 10 * time.Minute,
 			argv: []string{"go", "run", "./build/tools/features", "-compatibility", "check"}},
@@ -99,9 +106,22 @@ func longStages(reports string, fuzzTime time.Duration) []stage {
 	return []stage{
 		goSoak,
 		pytest("bounds", reports, "bounds", 20*time.Minute, "NEREID_SOAK=full"),
-		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, parse: fromSteps,
-			argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()}},
+		fuzz("fuzz", fuzzTime),
 	}
+}
+
+// fuzz runs each fuzz target for a while.
+func fuzz(name string, each time.Duration) stage {
+	return stage{name: name, timeout: 100*each + 30*time.Minute, parse: fromSteps,
+		argv: []string{"go", "run", "./build/tools/fuzz", "-time", each.String()}}
+}
+
+// absolute returns a path that also holds in the folders of packages, where Go runs their tests.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }
 
 func goTest(name string, timeout time.Duration, args ...string) stage {

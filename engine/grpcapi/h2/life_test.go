@@ -32,7 +32,7 @@ func TestH2Spec(t *testing.T) {
 	}
 	s := serve(t, func(o *Options) { o.MaxFrameBytes = maxFrame }) // its headers are not larger
 	host, port, _ := strings.Cut(s.addr, ":")
-	out, err := exec.Command(program, "-h", host, "-p", port, "-o", "2").CombinedOutput()
+	out, err := exec.Command(program, "-h", host, "-p", port, "-o", "20").CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte(", 0 failed")) {
 		t.Errorf("h2spec: %v\n%s", err, out)
 	}
