@@ -13,7 +13,8 @@ import (
 var unsafeDecoders = map[string]*regexp.Regexp{
 	".go": regexp.MustCompile(
 		`^(import )?\s*\w* ?"(encoding/gob|gopkg\.in/yaml[^"]*|github\.com/goccy/go-yaml|plugin)"$`),
-	".py": regexp.MustCompile(`\b(pickle|cPickle|dill|cloudpickle|joblib|marshal|shelve)\b|yaml\.load|(^|[^.\w])(eval|exec)\(`),
+	".py": regexp.MustCompile(
+		`\b(pickle|cPickle|dill|cloudpickle|joblib|marshal|shelve)\b|yaml\.load|(^|[^.\w])(eval|exec)\(`),
 }
 
 func TestF12_NoDecoderRunsCode(t *testing.T) {

@@ -112,7 +112,7 @@ func TestResultsAndClasses(t *testing.T) {
 			results: "fail\tx TestOne_A001\n", commit: "old"},
 		{name: "another target runs it", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001() {}\nfunc TestTwo_A003() {}\n"},
-			csv: "A003,three,P0,does three,make test-three\n", results: "pass\tx TestOne_A001\n"},
+			csv: "A003,three,P0,does three,make test-three\n", results: "pass\tx TestOne_A001\nskip\tx TestTwo_A003\n"},
 		{name: "without effect, and not listed", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001_A003() {}\n"},
 			csv: "A003,three,P0,does nothing,no effect\n", wantErr: true},

@@ -68,7 +68,7 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		{name: "vet", timeout: 30 * time.Minute, argv: []string{"go", "vet", "./..."}},
 		{name: "lint", timeout: 30 * time.Minute, argv: []string{"bash", "-c", lint}},
 		goTest("unit", 20*time.Minute, "-short", "./..."),
-		goTest("go", time.Hour, "-race", "-timeout", "30m", "-skip", "^TestH2Spec$", "./..."),
+		goTest("go", time.Hour, "-race", "-timeout", "30m", "-skip", "^Test(H2Spec|Real.*)$", "./..."),
 		{name: "cuda", timeout: 20 * time.Minute, argv: []string{"bash", "-c", cudaTests}, parse: fromGo},
 		goTest("allocations", 20*time.Minute, "-run", "Alloc", "./engine/..."), // the race detector allocates too
 		npm("check", "check"),
