@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import gzip
 import itertools
+import json
 import os
 import pathlib
 import struct
@@ -154,3 +155,27 @@ def test_A25_memory_of_a_burst_goes_back_to_the_system(tmp_path):
         parallel(8, lambda _: infer(s, 48 * MIB))
         until(lambda: memory(s) < before + 100 * MIB, 30, f"the server keeps its memory; before: {before}",
               lambda: f"now {memory(s)}")
+
+
+def test_A25_the_limits_are_options(tmp_path):
+    """--request-memory-limit holds for HTTP, gRPC and the GUI, --grpc-max-decompressed-size for compressed messages."""
+    io = [(n, "UINT8", [-1]) for n in ("INPUT0", "OUTPUT0")]
+    models.write_builtin(tmp_path / "models", "bytes", "identity", None, io[:1], io[1:])
+    options = [f"--request-memory-limit={MIB}", "--grpc-max-decompressed-size=1000"]
+    with Server(tmp_path / "models", tmp_path, *options) as s:
+        infer(s, 100_000)
+        a = s.request("POST", "/v2/models/bytes/infer", bytes(2 * MIB))
+        assert a.status == 503 and "raise --request-memory-limit" in a.error, a
+        text = json.dumps({"text": "x" * 2 * MIB}).encode()
+        a = s.request("POST", "/api/config/check", text, {"X-Nereid": "1"}, s.ui.removeprefix("http://"))
+        assert a.status == 503 and "raise --request-memory-limit" in a.error, a
+        with http2.Connection(s.grpc) as c:
+            stream = c.open(http2.INFER)
+            c.send(http2.frame(http2.DATA, 0, stream, struct.pack(">BI", 0, 2 * MIB)))
+            assert b"raise --request-memory-limit" in c.result(stream)
+            stream = c.open(http2.INFER, grpc_encoding="gzip")
+            c.message(stream, gzip.compress(bytes(1001)), compressed=True)
+            assert b"after decompression larger than max 1000" in c.result(stream)
+            c.message(live := c.open(http2.LIVE), b"")
+            assert c.result(live)
+        infer(s, 100_000)
