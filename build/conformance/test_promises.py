@@ -301,7 +301,8 @@ def test_F10_unusual_folders(tmp_path):
         (program / "nereid").chmod(0o755)
     program.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        command = ["env", f"HERE={tmp_path}", f"HOME={odd}", str(program / "nereid"), "serve"]
+        command = ["env", f"HERE={tmp_path}", f"HOME={odd}", str(program / "nereid"), "serve",
+                   "--model-env=HERE"]
         with Server(odd / "models", odd / "work", command=command) as s:
             assert infer(th, s.http, "echo", 5) == 5
             assert s.get("/v2/models/onnx/ready").status == 200
