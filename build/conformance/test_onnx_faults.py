@@ -43,6 +43,12 @@ def server(tmp_path_factory):
           [("x", TensorProto.FLOAT, ["n", "m"])], [("y", TensorProto.FLOAT, ["k", "m"])],
           config="max_batch_size: 0\ninput { name: 'x' data_type: TYPE_FP32 dims: [-1, -1] }\n"
                  "output { name: 'y' data_type: TYPE_FP32 dims: [-1, -1] }\n")
+    write(repo, "pooled", [helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[3]),
+                           helper.make_node("Transpose", ["p"], ["t"], perm=[2, 0, 1]),
+                           helper.make_node("GRU", ["t", "w", "r"], ["y"], hidden_size=5)],
+          [("x", TensorProto.FLOAT, [3, 2, "n"])], [("y", TensorProto.FLOAT, ["m", 1, 3, 5])],
+          weights={"w": np.ones((1, 15, 2), np.float32), "r": np.ones((1, 15, 5), np.float32)},
+          config="instance_group { count: 1 kind: KIND_CPU }\n")
     fill = helper.make_node("ConstantOfShape", ["shape"], ["y"])
     write(repo, "fill", [fill], [("shape", TensorProto.INT64, [2])], [("y", TensorProto.FLOAT, ["a", "b"])],
           config="instance_group { count: 1 kind: KIND_CPU }\n")
@@ -87,9 +93,17 @@ def test_D22_a_tensor_without_elements_does_not_end_the_server(server, model, sh
     assert answer.status == 200, answer.body
 
 
+def test_D22_a_tensor_that_becomes_empty_does_not_end_the_server(server):
+    """Pooling over three of two numbers leaves none for the next operator, which then ends its process."""
+    answer = server.post("/v2/models/pooled/infer", {"inputs": [tensor("x", "FP32", [0.5] * 12, [3, 2, 2])]})
+    alive(server)
+    assert answer.status >= 400, answer.body
+    good = {"inputs": [tensor("x", "FP32", [0.5] * 24, [3, 2, 4])]}
+    until(lambda: server.post("/v2/models/pooled/infer", good).status == 200, 60, "it does not recover", server.log)
+
+
 def test_D22_a_model_that_allocates_what_a_client_says_runs_in_a_process(server):
     """Only the model whose shape is a client's value does; a shape that is computed from another tensor is harmless."""
-    (process,) = workers(server)
     path = "/v2/models/fill/infer"
     answer = server.post(path, {"inputs": [tensor("shape", "INT64", [2, 3], [2])]})
     assert answer.json["outputs"][0]["shape"] == [2, 3]
@@ -100,5 +114,5 @@ def test_D22_a_model_that_allocates_what_a_client_says_runs_in_a_process(server)
           "the model does not recover", server.log)
     answer = server.post("/v2/models/fill_alike/infer", {"inputs": [tensor("x", "FP32", [1, 2], [1, 2])]})
     assert answer.json["outputs"][0]["data"] == [0, 0]
+    until(lambda: len(workers(server)) == 2, 60, "there is another number of processes", server.log)
     assert "ConstantOfShape allocates as much memory as the value says" in server.log()
-    assert process in workers(server)

@@ -61,7 +61,6 @@ type checker struct {
 	info     Info
 	external func(location string) (int64, error) // the size of a file of external data
 	sizes    map[string]int64                     // results of external
-	resizes  bool                                 // a client's values may make a tensor empty
 	version  uint64                               // of the file's intermediate representation
 }
 

@@ -52,13 +52,15 @@ var hazards = map[string]hazard{
 
 // noEmpty are the operators that abort the process for a tensor without elements, which a client can send where a
 // dimension is variable.
-var noEmpty = map[string]bool{"GRU": true, "LSTM": true, "RNN": true, "Unique": true,
+var noEmpty = map[string]bool{"ConvTranspose": true, "GRU": true, "LSTM": true, "RNN": true, "Unique": true,
 	"com.microsoft.AttnLSTM": true, "com.microsoft.DynamicQuantizeLSTM": true}
 
-// resizers are operators whose output may be empty because of the values of these inputs, although no input is.
-var resizers = map[string][]int{
-	"Compress": {0, 1}, "NonMaxSuppression": {0, 1, 2, 3, 4}, "NonZero": {0}, "Reshape": {1}, "Slice": {1, 2, 3, 4},
-	"Split": {1}, "TopK": {1},
+// shrinkers are operators whose output may be empty although no input is, unless these inputs are fixed.
+var shrinkers = map[string][]int{
+	"AveragePool": {0}, "Compress": {0, 1}, "LpPool": {0}, "MaxPool": {0}, "NonMaxSuppression": {0, 1, 2, 3, 4},
+	"NonZero": {0}, "Pad": {1}, "Reshape": {1}, "Resize": {0, 1, 2, 3}, "STFT": {0, 1, 3}, "Slice": {0, 1, 2, 3, 4},
+	"Split": {0, 1}, "SplitToSequence": {0, 1}, "TopK": {1},
+	"com.microsoft.NhwcMaxPool": {0}, "com.microsoft.QLinearAveragePool": {0},
 }
 
 // Danger is an operator of a model that may end the process by what a client sends.
@@ -67,20 +69,26 @@ type Danger struct {
 	Why string // "allocates ..."
 }
 
+// value is what is known of a tensor.
+type value struct {
+	fixed  bool // a client's values cannot influence its values
+	shrunk bool // it may be empty although no input of the model is
+}
+
 // scope is what is known of the names of one graph. An inner graph sees the names of those around it.
 type scope struct {
 	parent *scope
-	fixed  map[string]bool // by name: false where the value may depend on what a client sends
+	values map[string]value
 }
 
-// isFixed reports whether a client's values cannot influence those of a tensor. A name that is not known is not fixed.
-func (s *scope) isFixed(name string) bool {
+// value returns what is known of a tensor. Of an unknown name the worst is assumed.
+func (s *scope) value(name string) value {
 	for ; s != nil; s = s.parent {
-		if fixed, ok := s.fixed[name]; ok {
-			return fixed
+		if v, ok := s.values[name]; ok {
+			return v
 		}
 	}
-	return false
+	return value{shrunk: true}
 }
 
 // nodeInfo is what findDangers reads of a node.
@@ -101,7 +109,7 @@ func (c *checker) dangers() error {
 	if err != nil {
 		return err
 	}
-	err = c.fields(0, c.size, func(f field) error {
+	return c.fields(0, c.size, func(f field) error {
 		switch {
 		case f.number == 7 && f.wire == 2:
 			return c.findDangers(f.off, f.end, nil)
@@ -110,17 +118,13 @@ func (c *checker) dangers() error {
 		}
 		return nil
 	})
-	if c.info.NoEmpty != "" && c.resizes {
-		c.danger(Danger{c.info.NoEmpty, "aborts if its input is empty, to which a client's values can lead"})
-	}
-	return err
 }
 
 // findDangers records the operators of a graph that take values of clients where they must not. The values of a tensor
 // are fixed if they depend on constants and on shapes only.
 func (c *checker) findDangers(off, end int64, parent *scope) error {
-	s := &scope{parent: parent, fixed: map[string]bool{}}
-	names := func(number, in int, fixed bool) error {
+	s := &scope{parent: parent, values: map[string]value{}}
+	names := func(number, in int, v value) error {
 		return c.fields(off, end, func(f field) error {
 			if f.number != number || f.wire != 2 {
 				return nil
@@ -130,13 +134,13 @@ func (c *checker) findDangers(off, end int64, parent *scope) error {
 					return nil
 				}
 				name, err := c.text(f, 64<<10)
-				s.fixed[name] = fixed
+				s.values[name] = v
 				return err
 			})
 		})
 	}
-	inputs := func() error { return names(11, 1, false) }
-	initializers := func() error { return names(5, 8, true) }
+	inputs := func() error { return names(11, 1, value{shrunk: parent != nil}) }
+	initializers := func() error { return names(5, 8, value{fixed: true}) }
 	first, then := initializers, inputs // an input of the same name may override an initializer
 	if c.version < 4 {                  // before IR version 4 all initializers had to be inputs too, and were constant
 		first, then = inputs, initializers
@@ -157,7 +161,7 @@ func (c *checker) findDangers(off, end int64, parent *scope) error {
 
 // functionDangers is findDangers for a function. Its inputs are not fixed.
 func (c *checker) functionDangers(at field) error {
-	s := &scope{fixed: map[string]bool{}}
+	s := &scope{values: map[string]value{}}
 	return c.fields(at.off, at.end, func(f field) error {
 		if f.number != 7 || f.wire != 2 {
 			return nil
@@ -171,28 +175,34 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 	if err != nil {
 		return err
 	}
-	fixed := len(n.graphs) == 0
+	known := value{fixed: len(n.graphs) == 0, shrunk: len(n.graphs) > 0}
 	for _, name := range n.inputs {
-		fixed = fixed && (name == "" || s.isFixed(name))
+		if name != "" {
+			v := s.value(name)
+			known.fixed, known.shrunk = known.fixed && v.fixed, known.shrunk || v.shrunk
+		}
 	}
-	for i, name := range n.outputs {
-		// The scale and zero point of a dynamic quantization are single numbers, whatever a client sends.
-		s.fixed[name] = fixed || n.op == "Shape" || n.op == "Size" || n.op == "DynamicQuantizeLinear" && i > 0
+	if noEmpty[n.op] {
+		c.info.NoEmpty = n.op
+		if known.shrunk {
+			c.danger(Danger{n.op, "aborts if its input is empty, which pooling, slicing and the like can bring about"})
+		}
 	}
 	open := func(inputs []int) bool {
-		for _, i := range inputs {
-			if i < len(n.inputs) && n.inputs[i] != "" && !s.isFixed(n.inputs[i]) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(inputs, func(i int) bool {
+			return i < len(n.inputs) && n.inputs[i] != "" && !s.value(n.inputs[i]).fixed
+		})
 	}
 	if h, ok := hazards[n.op]; ok && open(h.inputs) {
 		c.danger(Danger{n.op, h.why})
 	}
-	c.resizes = c.resizes || open(resizers[n.op])
-	if noEmpty[n.op] {
-		c.info.NoEmpty = n.op
+	known.shrunk = known.shrunk || open(shrinkers[n.op])
+	for i, name := range n.outputs {
+		s.values[name] = known
+		// The scale and zero point of a dynamic quantization are single numbers, whatever a client sends.
+		if n.op == "Shape" || n.op == "Size" || n.op == "DynamicQuantizeLinear" && i > 0 {
+			s.values[name] = value{fixed: true}
+		}
 	}
 	for _, g := range n.graphs {
 		if err := c.findDangers(g.off, g.end, s); err != nil {

@@ -72,6 +72,9 @@ func TestDangers(t *testing.T) {
 		{"an input with a default", append(number(1, 4), withDefault...), []string{"Tile"}, ""},
 		{"an initializer of an old file", append(number(1, 3), withDefault...), nil, ""},
 		{"no empty tensors", message(7, graphOf(op("y = LSTM(x, w, w)"))), nil, "LSTM"},
+		{"a tensor that pooling makes empty", message(7, graphOf(op("a = MaxPool(x)"), op("b = Neg(a)"),
+			op("y = LSTM(b, w, w)"))), []string{"LSTM"}, "LSTM"},
+		{"pooling beside it", message(7, graphOf(op("a = MaxPool(x)"), op("y = LSTM(x, w, w)"))), nil, "LSTM"},
 		{"values that make tensors empty", message(7, graphOf(op("a = Slice(x, w, n)"), op("y = LSTM(a, w, w)"))),
 			[]string{"LSTM"}, "LSTM"},
 	} {
