@@ -149,7 +149,8 @@ var sideways = map[string][]string{
 	"app/console/inference": {"app/console/rest"},
 	"app/console/settings":  {"app/console/rest"},
 	"app/console/history":   {"app/console/rest", "app/console/stream"},
-	"app/console/configs":   {"app/console/catalog", "app/console/rest"},
+	"app/console/code":      {"app/console/folders", "app/console/rest"},
+	"app/console/configs":   {"app/console/catalog", "app/console/code", "app/console/rest"},
 	"app/console/machine": {
 		"app/console/catalog", "app/console/folders", "app/console/rest", "app/console/stream", "app/console/tasks",
 	},
@@ -158,8 +159,8 @@ var sideways = map[string][]string{
 	},
 	"app/console/imports/staging": {"app/console/folders", "app/console/rest"},
 	"app/console/imports": {
-		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/imports/staging",
-		"app/console/models", "app/console/rest", "app/console/stream", "app/console/tasks",
+		"app/console/catalog", "app/console/code", "app/console/configs", "app/console/folders",
+		"app/console/imports/staging", "app/console/models", "app/console/rest", "app/console/stream", "app/console/tasks",
 	},
 	"app/console/tuning": {
 		"app/console/catalog", "app/console/configs", "app/console/inference", "app/console/rest",
