@@ -61,7 +61,7 @@ help:
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
-	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process; ONLY=lstm COUNT=60"
+	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---

@@ -159,6 +159,8 @@ def main(data, only, count):
             slow = reason == "time" and set(operators) & SLOW_ALLOWED
             word = "known" if set(operators) & known or slow else "NEW"
             found[word, reason, " ".join(operators)].append((case.name, variant))
+            if word == "NEW":
+                print(f"{case.name} variant {variant}: {reason} in {' '.join(operators)}", flush=True)
 
         search(case, count, report)
     for (word, reason, operators), cases in sorted(found.items()):
