@@ -39,7 +39,7 @@ help:
 	@echo "Every day:"
 	@echo "  make run       set up, build, serve models-sample in poll mode and open the page"
 	@echo "  make check     before a commit: format, vet, lint, and the short unit tests (3 minutes on two cores)"
-	@echo "  make test      everything that CI checks (below 25 minutes); ONLY=go,lint picks stages"
+	@echo "  make test      everything that CI checks (some 25 minutes); ONLY=go,lint picks stages"
 	@echo
 	@echo "Programs:"
 	@echo "  make build     build/bin/nereid, one self-contained file"
