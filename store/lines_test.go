@@ -57,7 +57,8 @@ func TestRevisionsAreBounded_B25(t *testing.T) {
 	if got := ids(); len(got) != maxRevisions || got[0]-got[len(got)-1] != maxRevisions-1 {
 		t.Errorf("%d revisions are kept, want the newest %d", len(got), maxRevisions)
 	}
-	if _, err := s.w.Exec(`UPDATE config_revision SET text_bytes = ? WHERE model = 'm'`, maxRevisionBytes/10); err != nil {
+	if _, err := s.w.Exec(`UPDATE config_revision SET text_bytes = ? WHERE model = 'm'`,
+		maxRevisionBytes/10); err != nil {
 		t.Fatal(err)
 	}
 	add("m", text("x"))
@@ -81,7 +82,8 @@ func TestMigrationCountsLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec(`INSERT INTO config_revision (model, time_us, source, author, text_before, text_after, outcome,
-		reason) VALUES ('m', 1, 'console', '', 'a' || char(10) || 'b', 'a', '', ''), ('m', 2, 'console', '', NULL, 'ü', '', '')`,
+		reason) VALUES ('m', 1, 'console', '', 'a' || char(10) || 'b', 'a', '', ''),
+		('m', 2, 'console', '', NULL, 'ü', '', '')`,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +91,8 @@ func TestMigrationCountsLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	if err := db.QueryRow(`SELECT group_concat(added || ' ' || removed || ' ' || text_bytes, ', ') FROM config_revision`).
-		Scan(&got); err != nil || got != "0 1 4, 1 0 2" {
+	if err := db.QueryRow(`SELECT group_concat(added || ' ' || removed || ' ' || text_bytes, ', ')
+		FROM config_revision`).Scan(&got); err != nil || got != "0 1 4, 1 0 2" {
 		t.Errorf("added, removed, bytes = %s, %v", got, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
@@ -223,6 +224,9 @@ func openError(path string, err error) error {
 	}
 	var e sqlite3.Error
 	if errors.As(err, &e) {
+		if e.SystemErrno == syscall.ENOSPC || e.SystemErrno == syscall.EDQUOT {
+			e.Code = sqlite3.ErrFull // some operations report it as an error of input and output
+		}
 		switch e.Code {
 		case sqlite3.ErrBusy, sqlite3.ErrLocked:
 			return fmt.Errorf("database %s is in use by another process: %w; stop it, or choose another --data-dir",
@@ -231,8 +235,7 @@ func openError(path string, err error) error {
 			return fmt.Errorf("database %s cannot be written: %w; mend its permissions, or choose another --data-dir",
 				path, err)
 		case sqlite3.ErrFull:
-			return fmt.Errorf("database %s: the disk is full: %w; free some space, or choose another --data-dir", path,
-				err)
+			return fmt.Errorf("database %s: %w: %w; free some space, or choose another --data-dir", path, ErrFull, err)
 		}
 	}
 	return fmt.Errorf("database %s: %w", path, err)

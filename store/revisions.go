@@ -42,7 +42,8 @@ const (
 // FileRevision returns the latest revision of a model's configuration file, or ErrNotFound.
 func (s *Store) FileRevision(ctx context.Context, model string) (Revision, error) {
 	r, err := one(ctx, s.r, (*Revision).withTexts, `SELECT `+revisionColumns+`, text_before, text_after
-		FROM config_revision WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`, model, SourceVersions, SourceOverride)
+		FROM config_revision WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`,
+		model, SourceVersions, SourceOverride)
 	return r, about(err, "configuration revisions of model %q", model)
 }
 
@@ -64,12 +65,13 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 		}
 	}
 	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `INSERT INTO config_revision (parent_id, model, time_us, source, restores_id, author,
-			text_before, text_after, outcome, reason, added, removed, text_bytes)
-			VALUES ((SELECT max(id) FROM config_revision WHERE model = ?), ?, ?, ?, nullif(?, 0), '', ?, ?, ?, ?, ?, ?, ?)
+		err := tx.QueryRowContext(ctx, `INSERT INTO config_revision (parent_id, model, time_us, source,
+			restores_id, author, text_before, text_after, outcome, reason, added, removed, text_bytes)
+			VALUES ((SELECT max(id) FROM config_revision WHERE model = ?), ?, ?, ?,
+			nullif(?, 0), '', ?, ?, ?, ?, ?, ?, ?)
 			RETURNING id, coalesce(parent_id, 0)`,
-			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason, r.Added, r.Removed,
-			size).Scan(&r.ID, &r.Parent)
+			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason, r.Added,
+			r.Removed, size).Scan(&r.ID, &r.Parent)
 		if err != nil {
 			return err
 		}
@@ -113,8 +115,8 @@ func (s *Store) Revision(ctx context.Context, id int64) (Revision, error) {
 	return r, about(err, "configuration revision %d", id)
 }
 
-// Revisions returns the revisions of a model without their texts, the latest first: those before beforeID, or all for 0; at most n
-// (default 100, at most 1000).
+// Revisions returns the revisions of a model without their texts, the latest first: those before beforeID, or all for
+// 0; at most n (default 100, at most 1000).
 func (s *Store) Revisions(ctx context.Context, model string, beforeID int64, n int) ([]Revision, error) {
 	out, err := all(ctx, s.r, (*Revision).columns, `SELECT `+revisionColumns+` FROM config_revision
 		WHERE model = ? AND (? = 0 OR id < ?) ORDER BY id DESC LIMIT ?`, model, beforeID, beforeID, limit(n, 100, 1000))

@@ -51,6 +51,9 @@ func (o Options) withDefaults() Options {
 // ErrClosed is returned by calls on a closed Store.
 var ErrClosed = errors.New("the store is closed")
 
+// ErrFull is returned for what is not stored because the disk is full.
+var ErrFull = errors.New("the disk is full")
+
 // ErrNotFound is returned for a row that does not exist.
 var ErrNotFound = errors.New("not found in the store")
 

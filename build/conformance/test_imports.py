@@ -394,3 +394,127 @@ def test_B26_a_zip_of_millions_of_entries_is_refused_with_little_memory(importer
     assert needed < 100 << 20, f"{needed >> 20} MiB"
     assert answer.status == 413 and "too many entries" in answer.error, answer
     importer.ok("DELETE", f"/api/imports/{made['id']}")
+
+
+@pytest.fixture
+def small_disks(tmp_path):
+    """Two file systems of 96 MiB, as the data folder and as the repository."""
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    places = [tmp_path / "data", tmp_path / "models"]
+    mounted = []
+    try:
+        for place in places:
+            place.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "none", place], check=True)
+            mounted.append(place)
+        yield places
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(folder):
+    """Fills a disk to the last byte and returns the file that does it."""
+    path = folder / ".fill"
+    with open(path, "wb", buffering=0) as f:
+        for size in 1 << 20, 1 << 12, 1:
+            with contextlib.suppress(OSError):
+                while f.write(bytes(size)):
+                    pass
+    return path
+
+
+def test_H12_a_full_disk_is_said(plain, tmp_path, small_disks):
+    """Every write of the GUI's interface to a full disk is 507 with the reason, and works again with free space."""
+    (onnx, _), (data, repo) = plain, small_disks
+    models.write_identity(repo, "m")
+    config = (repo / "m/config.pbtxt").read_text()
+    large = config + ("#" * 1023 + "\n") * 500
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m") as s:
+        gui = Console(s)
+        made = gui.ok("POST", "/api/imports", {})
+        ready = gui.stage({"new/1/model.onnx": onnx, "new/1/weights.bin": bytes(1 << 20)})
+        save = {"text": large, "baseRevision": gui.ok("GET", "/api/models/m")["revision"]}
+        for full in data, repo:
+            filled = fill(full)
+            calls = [("PUT", "/api/models/m/config", save)]
+            if full == data:
+                calls += [("PUT", f"/api/imports/{made['id']}/files/m.onnx", bytes(1 << 20)),
+                          ("DELETE", "/api/models/m", None)]
+            for method, path, value in calls:
+                answer = gui.call(method, path, value)
+                assert answer.status == 507 and answer.json["code"] == "disk_full", (full.name, method, path, answer)
+                assert "full" in answer.error and "free some space" in answer.error
+            for n in range(20):  # what is small may still fit
+                for method, path, value in (("PUT", "/api/models/m/pin", {"pinned": n % 2 == 0}),
+                                            ("POST", "/api/access/tokens", {"name": f"t{full.name}{n}", "scopes": ["infer"]})):
+                    answer = gui.call(method, path, value)
+                    assert answer.status in (200, 201, 507), (full.name, method, path, answer)
+            assert (repo / "m/config.pbtxt").read_text() == config
+            assert gui.ok("GET", "/api/models/m")["state"] == "READY"
+            if full == repo:
+                failed = gui.commit(ready)
+                assert failed["state"] == "failed" and "no space" in failed["reason"], failed
+            filled.unlink()
+            assert hidden(repo) == []
+            save["baseRevision"] = gui.ok("GET", "/api/models/m")["revision"]
+        assert gui.ok("PUT", "/api/models/m/config", save)["outcome"] == "loaded"
+
+
+def test_B10_environments_that_would_fill_the_disk_are_refused(tmp_path, small_disks):
+    """An archive for EXECUTION_ENV_PATH is bounded by its ratio and by the space that is free."""
+    data, _ = small_disks
+    repo = tmp_path / "python"
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as t:
+        info = tarfile.TarInfo("bin/python3")
+        info.size = 512 << 20
+        t.addfile(info, open("/dev/zero", "rb"))
+    bomb = out.getvalue()
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        info = tarfile.TarInfo("lib/large")
+        info.size = 96 << 20
+        t.addfile(info, open("/dev/zero", "rb"))
+    for name, content in ("bomb", bomb), ("large", out.getvalue()):
+        models.write(repo / name / "config.pbtxt", 'backend: "python"\n' + ENVIRONMENT % "env.tar")
+        models.write(repo / name / "1/model.py", "")
+        (repo / name / "env.tar").write_bytes(content)
+    with Server(repo, tmp_path, "--model-control-mode=explicit", wait="live") as s:
+        for name, reason in ("bomb", "200 times its size"), ("large", "does not fit"):
+            answer = s.post(f"/v2/repository/models/{name}/load")
+            assert answer.status >= 400 and reason in answer.error, answer
+        used = sum(p.stat().st_blocks * 512 for p in (data / "runtime/python/environments").rglob("*") if p.is_file())
+        assert used < 1 << 20, "what was unpacked is still there"
+
+
+def test_B3_names_that_look_like_others_are_refused(importer, plain):
+    """Names of spaces, with control characters or with marks that change the direction of text."""
+    staged = importer.stage({"m/1/model.onnx": plain[0]})
+    for name in " ", "   ", "a\u202eb", "\u2066a", "a\u2069", "a\u200fb", "a\u0085b", "a\u2028b", "a\tb":
+        answer = importer.call("PUT", f"/api/imports/{staged['id']}/config", {"name": name})
+        assert answer.status == 400, (name, answer)
+        load = importer.server.post(f"/v2/repository/models/{urllib.parse.quote(name)}/load")
+        assert load.status == 400, (name, load)
+    assert importer.ok("PUT", f"/api/imports/{staged['id']}/config", {"name": "模型 ü 1"})["name"] == "模型 ü 1"
+    importer.ok("DELETE", f"/api/imports/{staged['id']}")
+
+
+def test_B27_a_download_follows_no_link_out_of_the_repository(importer, tmp_path):
+    """The zip of a model has the files that links in the repository lead to, and nothing from elsewhere."""
+    repo, secret = importer.server.repositories[0], tmp_path / "secret"
+    secret.write_text("secret")
+    models.write_identity(repo, "linked")
+    try:
+        (repo / "linked/1/near.bin").symlink_to("../../resident/config.pbtxt")
+        answer = importer.call("GET", "/api/models/linked/archive")
+        with zipfile.ZipFile(io.BytesIO(answer.body)) as z:
+            assert z.read("linked/1/near.bin") == (repo / "resident/config.pbtxt").read_bytes()
+        for target in secret, "/etc/hostname":
+            (repo / "linked/1/far.bin").symlink_to(target)
+            answer = importer.call("GET", "/api/models/linked/archive")
+            assert answer.status == 403 and "1/far.bin" in answer.error, answer
+            (repo / "linked/1/far.bin").unlink()
+    finally:
+        shutil.rmtree(repo / "linked")

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"nereid/engine/status"
 )
@@ -243,16 +244,21 @@ func Ignored(name string) bool {
 	return false
 }
 
-// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, with a separator or a
-// control character, or longer than file systems allow.
+// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, of spaces alone, with a
+// separator or a control character, or longer than file systems allow. Control characters include line separators and
+// those that change the direction of text, since such a name looks like another one.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return status.New(status.InvalidArg, "model name must not be empty")
+	case strings.TrimSpace(name) == "":
+		return status.Errorf(status.InvalidArg, "model name %q must not be of spaces alone", name)
 	case len(name) > 255:
 		return status.Errorf(status.InvalidArg, "model name of %d bytes is too long: 255 are allowed", len(name))
 	case strings.HasPrefix(name, "."), strings.ContainsAny(name, "/\\"),
-		strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		strings.ContainsFunc(name, func(r rune) bool {
+			return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+		}):
 		return status.Errorf(status.InvalidArg, "model name %q must be a plain folder name: "+
 			"no path separators, no control characters, no leading dot", name)
 	}

@@ -29,6 +29,7 @@ const (
 	CodeUnsupported     Code = "unsupported" // 501: this build or this control mode cannot do it
 	CodeUnavailable     Code = "unavailable" // 503: not ready, busy or shutting down
 	CodeInternal        Code = "internal"    // 500
+	CodeDiskFull        Code = "disk_full"   // 507: a disk of the server has no space left
 )
 
 // Error is the body of every failed request.

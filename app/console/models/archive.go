@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/console/catalog"
 	"nereid/app/console/folders"
+	"nereid/app/console/rest"
 )
 
 // Archive sends a model folder as a zip with one top folder, which an import accepts.
@@ -26,12 +28,23 @@ func (h *Handler) Archive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	name := filepath.Base(m.Folder)
+	root, within, err := openInside(m)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, f := range list { // before the reply begins: later there is no way to say why
+		if _, err := root.Stat(filepath.Join(within, filepath.FromSlash(f.Path))); err != nil {
+			return rest.Errorf(api.CodeForbidden, "%s cannot be downloaded: %v; a link that leaves the repository is "+
+				"not followed", f.Path, err)
+		}
+	}
 	w.Header().Set("Content-Type", "application/zip")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment",
 		map[string]string{"filename": name + ".zip"}))
 	z := zip.NewWriter(w)
 	for _, f := range list {
-		if err := addFile(z, m.Folder, name, f); err != nil {
+		if err := addFile(z, root, within, name, f); err != nil {
 			h.Log.Warn("the download of a model broke off", "model", m.Name, "file", f.Path, "err", err)
 			panic(http.ErrAbortHandler) // the header is sent: only a broken connection shows that the zip is incomplete
 		}
@@ -42,8 +55,22 @@ func (h *Handler) Archive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func addFile(z *zip.Writer, folder, top string, f api.File) error {
-	in, err := os.Open(filepath.Join(folder, filepath.FromSlash(f.Path)))
+// openInside opens the repository of a model, and returns the path of the model's folder in it. No link leads out of
+// it. The copy of a remote model is opened itself.
+func openInside(m catalog.Model) (root *os.Root, within string, err error) {
+	if m.Copied || m.Repository == "" {
+		root, err = os.OpenRoot(m.Folder)
+		return root, ".", err
+	}
+	if within, err = filepath.Rel(m.Repository, m.Folder); err != nil {
+		return nil, "", err
+	}
+	root, err = os.OpenRoot(m.Repository)
+	return root, within, err
+}
+
+func addFile(z *zip.Writer, root *os.Root, within, top string, f api.File) error {
+	in, err := root.Open(filepath.Join(within, filepath.FromSlash(f.Path)))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -203,6 +204,9 @@ func (h *Handler) Delete(r *http.Request) (out api.Trashed, err error) {
 		return out, err
 	}
 	if out, err = h.Trash.Put(name, m.Folder, m.Folder); err != nil {
+		if catalog.Running(m.Status) != nil { // it stays where it is
+			err = errors.Join(err, h.Engine.Reload(context.WithoutCancel(r.Context()), name))
+		}
 		return out, err
 	}
 	h.Writer.Note(r.Context(), store.Revision{Model: name, Source: store.SourceDelete, Before: m.Text})

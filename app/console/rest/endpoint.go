@@ -128,6 +128,9 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error, log *slog.Log
 		log.Error("console request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	body := api.Error{Error: err.Error(), Code: code}
+	if code == api.CodeDiskFull {
+		body.Error = "a disk of the server is full: " + body.Error + "; free some space, then try again"
+	}
 	var own *Error
 	if errors.As(err, &own) {
 		body.Faults = own.Faults

@@ -39,6 +39,7 @@ var httpStatus = map[api.Code]int{
 	api.CodeUnsupported:     http.StatusNotImplemented,
 	api.CodeUnavailable:     http.StatusServiceUnavailable,
 	api.CodeInternal:        http.StatusInternalServerError,
+	api.CodeDiskFull:        http.StatusInsufficientStorage,
 }
 
 // CodeOf returns the code of an error: its own if it is an *Error, or that of the error of the package below.
@@ -53,7 +54,9 @@ func CodeOf(err error) api.Code {
 		return api.CodeTooLarge
 	case errors.Is(err, store.ErrNotFound):
 		return api.CodeNotFound
-	case errors.Is(err, store.ErrClosed), errors.Is(err, syscall.ENOSPC):
+	case DiskFull(err):
+		return api.CodeDiskFull
+	case errors.Is(err, store.ErrClosed):
 		return api.CodeUnavailable
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return api.CodeForbidden
@@ -72,6 +75,11 @@ func CodeOf(err error) api.Code {
 		}
 	}
 	return api.CodeInternal
+}
+
+// DiskFull reports whether an error is that a disk, or the quota of the server's user, has no space left.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, store.ErrFull)
 }
 
 // Quote makes a value from a request safe to show: short, in quotes and without control characters.

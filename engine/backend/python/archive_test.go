@@ -3,6 +3,9 @@ package python
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +80,7 @@ func TestUnpackArchive(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) { // it fails if goroutines are left
-				err := unpackArchive(path, filepath.Join(folder, "env"))
+				err := unpackArchive(t.Context(), path, filepath.Join(folder, "env"))
 				if tt.text != "" {
 					if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), tt.text) {
 						t.Errorf("unpackArchive = %v, want an invalid argument with %q", err, tt.text)
@@ -91,4 +94,72 @@ func TestUnpackArchive(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnpackLimits_B10: an archive that is small and unpacks to gigabytes is refused before it fills the disk.
+func TestUnpackLimits_B10(t *testing.T) {
+	zeros := func(n int64) []byte { // a tar of one file of n zero bytes, compressed
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := tar.NewWriter(z)
+		err = w.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Size: n, Mode: 0o644})
+		part := make([]byte, 1<<20)
+		for left := n; left > 0 && err == nil; left -= int64(len(part)) {
+			_, err = w.Write(part)
+		}
+		if err = errors.Join(err, w.Close(), z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		name    string
+		ctx     context.Context
+		archive []byte
+		text    string
+	}{
+		{"a bomb", t.Context(), zeros(128 << 20), "200 times its size"},
+		{"a size that is absurd", t.Context(), tarOf(t, tar.Header{Name: "x", Typeflag: tar.TypeChar,
+			Size: 1 << 60}), "unpacks to more than 68719476736 bytes"},
+		{"a load that is given up", cancelled, tarOf(t, tar.Header{Name: "x", Typeflag: tar.TypeReg}), "canceled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "env.tar")
+			if err := os.WriteFile(path, tt.archive, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := unpackArchive(tt.ctx, path, filepath.Join(folder, "env"))
+			if err == nil || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("unpackArchive = %v, want %q", err, tt.text)
+			}
+			if info, err := os.Stat(filepath.Join(folder, "env", "zeros")); err == nil && info.Size() > 0 {
+				t.Errorf("%d bytes were written", info.Size())
+			}
+		})
+	}
+}
+
+// FuzzUnpackArchive: an archive never writes outside its folder.
+func FuzzUnpackArchive(f *testing.F) {
+	f.Add(tarOf(f, tar.Header{Name: "bin/python3", Typeflag: tar.TypeReg}))
+	f.Add(tarOf(f, tar.Header{Name: "a", Linkname: "/tmp", Typeflag: tar.TypeSymlink},
+		tar.Header{Name: "a/b", Typeflag: tar.TypeReg}))
+	f.Add(zstdOf(f, tarOf(f, tar.Header{Name: "../x", Typeflag: tar.TypeReg})))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		folder := t.TempDir()
+		path := filepath.Join(folder, "env.tar")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = unpackArchive(t.Context(), path, filepath.Join(folder, "env"))
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) > 2 {
+			t.Errorf("beside the archive and its folder there is more: %v, %v", entries, err)
+		}
+	})
 }

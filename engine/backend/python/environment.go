@@ -155,7 +155,7 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 
 // unpack unpacks an archive and adapts its scripts to the new folder.
 func (e *environments) unpack(ctx context.Context, archive, folder string) error {
-	if err := unpackArchive(archive, folder); err != nil {
+	if err := unpackArchive(ctx, archive, folder); err != nil {
 		return err
 	}
 	script := filepath.Join(folder, "bin", "conda-unpack")

@@ -70,7 +70,7 @@ export interface SetNetwork {
 }
 
 /** Code is the kind of an error. The page decides by it what to do. */
-export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal";
+export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal" | "disk_full";
 
 /** Error is the body of every failed request. */
 export interface Error {
