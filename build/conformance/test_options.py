@@ -3,6 +3,7 @@
 Most of them share one server, which has all options that do not disturb each other. Options with a test in another file
 carry their id there."""
 
+import atexit
 import contextlib
 import http.server
 import json
@@ -313,6 +314,7 @@ def bare(tmp_path, *options, ready):
     log = open(tmp_path / "out", "wb")
     argv = [BINARY, "serve", f"--model-repository={repo}", f"--data-dir={tmp_path / 'data'}", "--ui-port=0", *options]
     process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST})
+    atexit.register(process.kill)  # a failed test leaves it running
     try:
         until(lambda: process.poll() is not None or ready(), 120, "not ready", (tmp_path / "out").read_text)
         assert process.poll() is None, (tmp_path / "out").read_text()
