@@ -458,6 +458,19 @@ func TestAllOptionErrorsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
+// Under the name tritonserver an option may be abbreviated, as getopt does it there.
+func TestAbbreviatedOptions(t *testing.T) {
+	c, err := Load(true, []string{"--log-warn=false", "--model-rep=/m", "--http-po", "8100"}, none)
+	if err != nil || c.given["log-warning"] != "false" || c.given["http-port"] != "8100" {
+		t.Errorf("given %v, %v", c.given, err)
+	}
+	for args, asTriton := range map[string]bool{"--log=1": true, "--=1": true, "--log-warn=1": false} {
+		if _, err := Load(asTriton, []string{args}, none); err == nil {
+			t.Errorf("%s was accepted (as tritonserver: %v)", args, asTriton)
+		}
+	}
+}
+
 func TestDefaultsAreSafe(t *testing.T) {
 	c := load(t)
 	for _, e := range c.Listen.All() {
