@@ -464,6 +464,9 @@ func TestAbbreviatedOptions(t *testing.T) {
 	if err != nil || c.given["log-warning"] != "false" || c.given["http-port"] != "8100" {
 		t.Errorf("given %v, %v", c.given, err)
 	}
+	if c, err = Load(true, []string{"--model-control-mode=EXPLICIT"}, none); err != nil || c.given["model-control-mode"] != "EXPLICIT" {
+		t.Errorf("control mode in capitals: %v", err)
+	}
 	for args, asTriton := range map[string]bool{"--log=1": true, "--=1": true, "--log-warn=1": false} {
 		if _, err := Load(asTriton, []string{args}, none); err == nil {
 			t.Errorf("%s was accepted (as tritonserver: %v)", args, asTriton)
