@@ -10,6 +10,7 @@ import (
 
 	"nereid/app/certs"
 	"nereid/app/listen"
+	"nereid/engine"
 	"nereid/engine/instance"
 	"nereid/engine/metrics"
 	"nereid/engine/restrict"
@@ -464,7 +465,8 @@ func TestAbbreviatedOptions(t *testing.T) {
 	if err != nil || c.given["log-warning"] != "false" || c.given["http-port"] != "8100" {
 		t.Errorf("given %v, %v", c.given, err)
 	}
-	if c, err = Load(true, []string{"--model-control-mode=EXPLICIT"}, none); err != nil || c.given["model-control-mode"] != "EXPLICIT" {
+	if c, err = Load(true, []string{"--model-control-mode=EXPLICIT"}, none); err != nil ||
+		c.Engine.Mode != engine.ModeExplicit {
 		t.Errorf("control mode in capitals: %v", err)
 	}
 	for args, asTriton := range map[string]bool{"--log=1": true, "--=1": true, "--log-warn=1": false} {
