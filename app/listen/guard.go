@@ -11,25 +11,31 @@ import (
 )
 
 // Guard keeps clients of a server of net/http from holding connections and doing nothing. A body that stops arriving
-// and an answer that is not read end after a while, and a connection that is one too many is answered with 503. Headers
-// and idle connections are the server's own affair. Its methods are safe for concurrent use.
+// and an answer that is not read end after a while. A connection that is one too many takes the place of the one that
+// has waited longest for its client, or is answered with 503. Headers and idle connections are the server's own affair.
+// Its methods are safe for concurrent use.
 type Guard struct {
 	connections int
 	patience    time.Duration
 
 	mu      sync.Mutex
-	conns   map[*guarded]struct{}     // open; guarded by mu, as are the next two
+	conns   map[*guarded]struct{}     // open; guarded by mu, as are the next three
 	bodies  map[*patientBody]struct{} // that are being read
+	working map[string]int            // the clients whose requests are being handled, by address
 	closing bool
 }
 
-// closingStall is how long a client may hang while the server shuts down.
-const closingStall = 3 * time.Second
+const (
+	// closingStall is how long a client may hang while the server shuts down.
+	closingStall = 3 * time.Second
+	// keep is how long a client may wait before it loses its connection to another client that needs one.
+	keep = 250 * time.Millisecond
+)
 
 // NewGuard returns a Guard with at most that many connections. Their clients may hang for stall.
 func NewGuard(connections int, stall time.Duration) *Guard {
 	return &Guard{connections: connections, patience: stall, conns: map[*guarded]struct{}{},
-		bodies: map[*patientBody]struct{}{}}
+		bodies: map[*patientBody]struct{}{}, working: map[string]int{}}
 }
 
 // Listener returns l with the limits. It must be below TLS.
@@ -84,28 +90,60 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 func (g *Guard) admit(nc net.Conn) *guarded {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.conns) >= g.connections {
+	if len(g.conns) >= g.connections && !g.makeRoom() {
 		return nil
 	}
-	c := &guarded{nc, g}
+	c := &guarded{Conn: nc, g: g, client: nc.RemoteAddr().String()}
+	c.active.Store(time.Now().UnixNano())
 	g.conns[c] = struct{}{}
 	return c
 }
 
+// makeRoom closes the connection on which nothing has moved for the longest time, at least for keep. A connection
+// whose request is being handled stays, unless it is the client that does not read. g.mu is held.
+func (g *Guard) makeRoom() bool {
+	var oldest *guarded
+	before := time.Now().Add(-keep).UnixNano()
+	for c := range g.conns {
+		if at := c.active.Load(); at < before && (c.writing.Load() || g.working[c.client] == 0) {
+			oldest, before = c, at
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(g.conns, oldest)
+	_ = oldest.Conn.Close() // the server notices, and closes it again
+	return true
+}
+
 type guarded struct {
 	net.Conn
-	g *Guard
+	g       *Guard
+	client  string       // the client's address
+	active  atomic.Int64 // when bytes came or went last, as Unix nanoseconds
+	writing atomic.Bool
+}
+
+// Read reads, and notes that something came.
+func (c *guarded) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.active.Store(time.Now().UnixNano())
+	return n, err
 }
 
 // Write writes in pieces, so that a client that reads slowly makes progress.
 func (c *guarded) Write(b []byte) (n int, err error) {
 	const piece = 64 << 10
+	c.writing.Store(true)
+	defer c.writing.Store(false)
 	for first := true; first || n < len(b) && err == nil; first = false {
 		if err = c.SetWriteDeadline(time.Now().Add(c.g.stall())); err != nil {
 			return n, err
 		}
 		var k int
 		k, err = c.Conn.Write(b[n:min(len(b), n+piece)])
+		c.active.Store(time.Now().UnixNano())
 		n += k
 	}
 	return n, err
@@ -123,19 +161,32 @@ func (c *guarded) Close() error {
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
+			g.work(r.RemoteAddr, 1)
+			defer g.work(r.RemoteAddr, -1)
 			next.ServeHTTP(w, r)
 			return
 		}
-		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w)}
+		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w), client: r.RemoteAddr}
 		r.Body = b
 		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // the server reads a body that next does not
 		g.track(b, true)
 		defer g.track(b, false)
 		next.ServeHTTP(w, r)
-		if !b.ended.Load() { // the server reads what is left, to use the connection again
+		if b.ended.Load() {
+			g.work(b.client, -1)
+		} else { // the server reads what is left, to use the connection again
 			_ = b.control.SetReadDeadline(time.Now().Add(time.Second))
 		}
 	})
+}
+
+// work counts a request that the server handles, or one less. While it is handled, no more is expected of the client.
+func (g *Guard) work(client string, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.working[client] += n; g.working[client] == 0 {
+		delete(g.working, client)
+	}
 }
 
 func (g *Guard) track(b *patientBody, on bool) {
@@ -153,14 +204,15 @@ type patientBody struct {
 	io.ReadCloser
 	g       *Guard
 	control *http.ResponseController
+	client  string // its address
 	ended   atomic.Bool
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(time.Now().Add(b.g.stall())) // fails only if the connection is closed, as below
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		b.ended.Store(true)
+	if errors.Is(err, io.EOF) && b.ended.CompareAndSwap(false, true) {
+		b.g.work(b.client, 1)
 		_ = b.control.SetReadDeadline(time.Time{}) // the server notices by reading on that the client left
 	}
 	return n, err

@@ -138,6 +138,37 @@ func TestA27ConnectionsBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// A client that does nothing loses its place to one that needs it. One whose request is being handled keeps it.
+func TestA27NewConnectionTakesThePlaceOfAnIdleOne(t *testing.T) {
+	handling, release := make(chan struct{}), make(chan struct{})
+	_, _, dial := guardedServer(t, 2, time.Minute, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			close(handling)
+			<-release
+		}
+	})
+	busy, silent := dial(), dial()
+	_, _ = io.WriteString(busy, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-handling
+	_, _ = io.WriteString(silent, unsent[:10])
+	code := 0
+	for deadline := time.Now().Add(time.Minute); code != http.StatusOK && time.Now().Before(deadline); {
+		c := dial()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if r, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil { // a refused client may see a reset
+			code = r.StatusCode
+			_ = r.Body.Close()
+		}
+	}
+	if code != http.StatusOK {
+		t.Errorf("the new client has status %d after a minute", code)
+	}
+	close(release)
+	if code := answer(t, busy); code != http.StatusOK {
+		t.Errorf("the request that was being handled has status %d", code)
+	}
+}
+
 func TestA27ClosingDoesNotWaitForBodies(t *testing.T) {
 	reading := make(chan struct{}, 1)
 	srv, g, dial := guardedServer(t, 10, time.Hour, func(_ http.ResponseWriter, r *http.Request) {

@@ -7,12 +7,14 @@ type Shares struct {
 	Plain     int // each of the metrics and the GUI
 }
 
-// SharesOf divides the descriptors that the process may have. 0: there is no limit.
+// SharesOf divides the descriptors that the process may have. 0: there is no limit. An eighth, and at least 96 or half
+// of a few, are for models, their processes and files.
 func SharesOf(files int) Shares {
 	s := Shares{Inference: 65536, Plain: 1024}
 	if files > 0 {
-		s.Inference = min(s.Inference, max(16, files*3/8))
-		s.Plain = min(s.Plain, max(16, files/16))
+		rest := files - max(files/8, min(96, files/2))
+		s.Inference = min(s.Inference, rest*3/8)
+		s.Plain = min(s.Plain, rest/8)
 	}
 	return s
 }
