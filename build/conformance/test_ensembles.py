@@ -146,3 +146,20 @@ def test_responses_of_a_decoupled_step_pass_with_the_outputs_that_they_have_C048
             if response.outputs:
                 got.append({o.name: float(result.as_numpy(o.name).flat[0]) for o in response.outputs})
         assert got == want
+
+
+def test_classes_of_an_ensemble_have_the_labels_of_its_step_C045_B049(tmp_path):
+    root = tmp_path / "models"
+    head = 'backend: "python"\nmax_batch_size: 4\n' + ports("input", BOTH)
+    labelled = ports("output", ["OUTPUT0"], 'label_filename: "labels.txt"') + ports("output", ["OUTPUT1"])
+    write(root, "labelled", head + labelled, PAIR)
+    (root / "labelled/labels.txt").write_text("cat\ndog\n")
+    ensemble(root, "over", [("labelled", BOTH, OUT)], inputs="")
+    ensemble(root, "over_over", [("over", BOTH, OUT)], inputs="")
+    tensors = [{"name": n, "datatype": "FP32", "shape": [1, 1], "data": [5]} for n in BOTH]
+    wanted = [{"name": n, "parameters": {"classification": 1}} for n in OUT]
+    with Server(root, tmp_path) as s:
+        for model in ("labelled", "over", "over_over"):
+            answer = s.post(f"/v2/models/{model}/infer", {"inputs": tensors, "outputs": wanted})
+            got = {o["name"]: o["data"] for o in answer.json["outputs"]}
+            assert got == {"OUTPUT0": ["5.000000:0:cat"], "OUTPUT1": ["5.000000:0"]}, model

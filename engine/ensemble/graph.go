@@ -160,6 +160,19 @@ func (g *Graph) needed(r *infer.Request) []bool {
 	return need
 }
 
+// Source returns which output of which step's model an output of the ensemble comes from.
+func (g *Graph) Source(output string) (model string, version int64, port string, ok bool) {
+	for i := range g.steps {
+		s := &g.steps[i]
+		for _, l := range s.out {
+			if g.tensors[l.tensor] == output {
+				return s.model, s.version, l.port, true
+			}
+		}
+	}
+	return "", 0, "", false
+}
+
 func (g *Graph) errorf(code status.Code, format string, args ...any) error {
 	return status.Errorf(code, "in ensemble '"+g.name+"', "+format, args...)
 }

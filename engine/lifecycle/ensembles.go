@@ -204,6 +204,15 @@ func (m *Manager) stepConfig(name string, version int64) (*inferencepb.ModelConf
 	return nil, err
 }
 
+// stepLabels returns the class labels of an output of a model in service, nil if it has none.
+func (m *Manager) stepLabels(name string, version int64, output string) []string {
+	mod, err := m.Find(name, version)
+	if err != nil {
+		return nil
+	}
+	return mod.Labels(output)
+}
+
 // UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in
 // service needs and that were not loaded by their own names.
 func (m *Manager) UnloadAll(name string) {

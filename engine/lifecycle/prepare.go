@@ -28,6 +28,7 @@ type loader struct {
 	agents    *agents
 	backends  map[string]backend.Backend
 	stepOf    ensemble.Lookup // the configurations of the models of ensembles' steps
+	labelsOf  func(model string, version int64, output string) []string
 	cores     *device.Cores
 	slices    instance.Slices
 }
@@ -213,7 +214,8 @@ func (l *loader) load(ctx context.Context, p *plan, n int64, noteUse bool) (*mod
 		m, err := model.Load(ctx, model.Spec{
 			Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
 			VersionFolder: versionFolder(p.src, n),
-			Backend:       p.backend, Host: l.host, Models: l.stepOf, Stats: l.stats.Version(p.src.Key, n),
+			Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
+			Stats: l.stats.Version(p.src.Key, n),
 			Log:   l.o.Log,
 			Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
 			GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: noteUse,

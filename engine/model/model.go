@@ -36,7 +36,9 @@ type Spec struct {
 	Backend       backend.Backend
 	Host          backend.Host
 	// Models returns the configurations of the models of an ensemble's steps. Others do not need it.
-	Models  ensemble.Lookup
+	Models ensemble.Lookup
+	// Labels returns the class labels of an output of the model of a step, nil if it has none.
+	Labels  func(model string, version int64, output string) []string
 	Stats   *stats.Version
 	Cache   cache.Store       // nil: the server has none
 	Cores   *device.Cores     // nil: CPU instances do not compete for cores
@@ -60,21 +62,23 @@ type Model struct {
 	stats     *stats.Version
 	log       *slog.Logger
 	scheduler sched.Scheduler
-	sequences *sched.Sequences // the scheduler, if that is what it is
-	loaded    backend.Model    // nil for an ensemble, as is set
-	set       *instance.Set
-	inline    inlining
-	cache     *responseCache
-	devices   backend.DeviceMemoryUser // nil: tensors are in the host's memory
-	hosts     tensor.Pool              // memory for inputs on GPUs that are needed on the host
-	gpus      gpuUse
-	policies  map[string]affinity.Policy
-	defCount  int // instances on the CPU if no group says how many
-	loadTime  time.Duration
-	golden    int   // golden requests that the version has passed at load
-	fileBytes int64 // of the version folder
-	noteUse   bool
-	lastUse   atomic.Int64 // an infer.Stamp
+	// stepLabels is Spec.Labels.
+	stepLabels func(model string, version int64, output string) []string
+	sequences  *sched.Sequences // the scheduler, if that is what it is
+	loaded     backend.Model    // nil for an ensemble, as is set
+	set        *instance.Set
+	inline     inlining
+	cache      *responseCache
+	devices    backend.DeviceMemoryUser // nil: tensors are in the host's memory
+	hosts      tensor.Pool              // memory for inputs on GPUs that are needed on the host
+	gpus       gpuUse
+	policies   map[string]affinity.Policy
+	defCount   int // instances on the CPU if no group says how many
+	loadTime   time.Duration
+	golden     int   // golden requests that the version has passed at load
+	fileBytes  int64 // of the version folder
+	noteUse    bool
+	lastUse    atomic.Int64 // an infer.Stamp
 
 	mu  sync.Mutex
 	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
@@ -100,7 +104,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		Stub: *stub, gate: gate{drained: make(chan struct{})}, signature: newSignature(s.Config), stats: s.Stats,
 		log: s.Log,
 		cfg: s.Config, defCount: 1, noteUse: s.NoteUse, policies: s.HostPolicies,
-		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits},
+		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits}, stepLabels: s.Labels,
 	}
 	m.signature.scalars = s.Backend != nil && s.Backend.Traits().Scalars
 	if m.cache, err = newResponseCache(ctx, s); err != nil {
@@ -141,6 +145,17 @@ func checkTraits(s Spec) error {
 			s.Backend.Name(), s.Name)
 	}
 	return nil
+}
+
+// Labels returns the class labels of an output, nil if it has none. An ensemble without labels has those of its steps.
+func (m *Model) Labels(output string) []string {
+	own := m.Stub.Labels(output)
+	if g, ok := m.scheduler.(*ensemble.Graph); ok && own == nil && m.stepLabels != nil {
+		if model, version, port, ok := g.Source(output); ok {
+			return m.stepLabels(model, version, port)
+		}
+	}
+	return own
 }
 
 // startEnsemble makes the graph of an ensemble and sends the golden requests to it.
