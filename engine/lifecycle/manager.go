@@ -78,7 +78,8 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	m.poller = poller{m: m, waiting: map[string]pending{}, again: make(chan struct{}, 1)}
 	m.loader = &loader{
 		o: &m.o, host: host, stats: registry, repos: m.Repositories, downloads: m.downloads, agents: m.agents,
-		backends: map[string]backend.Backend{}, stepOf: m.stepConfig, labelsOf: m.stepLabels, cores: device.NewCores(nil),
+		backends: map[string]backend.Backend{}, stepOf: m.stepConfig, labelsOf: m.stepLabels,
+		cores: device.NewCores(nil),
 	}
 	for _, b := range o.Backends {
 		m.loader.backends[b.Name()] = b
