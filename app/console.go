@@ -33,7 +33,8 @@ func (s *server) openConsole() error {
 			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
 			Warnings: func() []api.Warning { return s.warnings },
 		},
-		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry, Access: settings.Access{Tokens: s.tokens, Network: s.network},
+		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry,
+		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
 		Tuner: &tunecmd.Console{

@@ -113,8 +113,8 @@ func (f *fronts) openTLS() error {
 // plainStall is how long a client of the metrics or the GUI may stop sending a body or reading an answer.
 const plainStall = time.Minute
 
-// wrapTLS returns the listener with the limits of the endpoint, if it has a guard, and with TLS if the endpoint uses it.
-// gRPC does that itself.
+// wrapTLS returns the listener with the limits of the endpoint, if it has a guard, and with TLS if the endpoint uses
+// it. gRPC does that itself.
 func (f *fronts) wrapTLS(name string, l net.Listener) net.Listener {
 	if g := f.guards[name]; g != nil {
 		l = g.Listener(l)

@@ -34,7 +34,7 @@ func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 					t.Errorf("Host %s is answered %d %s, want %d", host, got, text, want)
 				}
 			}
-			for _, host := range []string{"localhost:80@evil.example", "127.0.0.1:x"} { // Go's client sends no such host
+			for _, host := range []string{"localhost:80@evil.example", "127.0.0.1:x"} { // Go's client does not
 				if got := rawStatus(t, r.at(endpoint), "GET", path, "Host: "+host); got != "421" && got != "400" {
 					t.Errorf("Host %s is answered %s, want 421", host, got)
 				}

@@ -160,7 +160,8 @@ var sideways = map[string][]string{
 	"app/console/imports/staging": {"app/console/folders", "app/console/rest"},
 	"app/console/imports": {
 		"app/console/catalog", "app/console/code", "app/console/configs", "app/console/folders",
-		"app/console/imports/staging", "app/console/models", "app/console/rest", "app/console/stream", "app/console/tasks",
+		"app/console/imports/staging", "app/console/models", "app/console/rest", "app/console/stream",
+		"app/console/tasks",
 	},
 	"app/console/tuning": {
 		"app/console/catalog", "app/console/configs", "app/console/inference", "app/console/rest",

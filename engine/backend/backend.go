@@ -69,14 +69,14 @@ type Traits struct {
 	BatchIO bool
 	// ImplicitState: the backend sets the implicit states of sequences (infer.Request.States).
 	ImplicitState bool
-	// IgnoresExtras: configurations with batch inputs, batch outputs or implicit states are served, although the backend
-	// makes none of them. So does Triton's Python backend.
+	// IgnoresExtras: configurations with batch inputs, batch outputs or implicit states are served, although the
+	// backend makes none of them. So does Triton's Python backend.
 	IgnoresExtras bool
 	// ParallelInstances: NewInstance of one model may be called several times at once (in Triton the backend attribute
 	// for parallel loading of instances). Otherwise its instances are made one after the other.
 	ParallelInstances bool
-	// Scalars: a tensor without dimensions is configured with dims [1], because dims must not be empty. Clients may send
-	// an input of dims [1] with the shape [] too; instances get it with the shape [1].
+	// Scalars: a tensor without dimensions is configured with dims [1], because dims must not be empty. Clients may
+	// send an input of dims [1] with the shape [] too; instances get it with the shape [1].
 	Scalars bool
 
 	// OwnProcess: the instances run in separate processes; MemoryReporter then reports the memory of these.

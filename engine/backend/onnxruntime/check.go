@@ -19,8 +19,8 @@ import (
 // folder. ONNX Runtime itself verifies files in its own format (.ort).
 func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 	if strings.HasSuffix(path, ".ort") {
-		return &onnxfile.Info{Ops: map[string]int{"unknown": 1},
-			Dangers: []onnxfile.Danger{{Op: "the graph", Why: "is in ONNX Runtime's own format, which is not read"}}}, nil
+		unread := onnxfile.Danger{Op: "the graph", Why: "is in ONNX Runtime's own format, which is not read"}
+		return &onnxfile.Info{Ops: map[string]int{"unknown": 1}, Dangers: []onnxfile.Danger{unread}}, nil
 	}
 	folder := s.ModelFolder
 	if rel, err := filepath.Rel(folder, path); folder == "" || err != nil || !filepath.IsLocal(rel) {

@@ -274,8 +274,8 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 }
 
 // fits reports whether the model accepts all tensors of a configured shape. The configuration may be stricter. A
-// dimension of 0 is configured as -1. lax accepts -1 for any dimension: ONNX Runtime may know more of an output after it
-// has optimized the graph.
+// dimension of 0 is configured as -1. lax accepts -1 for any dimension: ONNX Runtime may know more of an output after
+// it has optimized the graph.
 func fits(model, config []int64, lax bool) bool {
 	if len(model) != len(config) {
 		return false
