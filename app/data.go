@@ -24,7 +24,7 @@ import (
 func (s *server) openData(context.Context) error {
 	var err error
 	if s.data, err = datadir.Open(s.c.DataDir); err != nil {
-		if !s.c.AsTriton || !s.c.DefaultDataDir || !access.Excluded(s.c.DataDir) {
+		if !s.c.AsTriton || !s.c.DefaultDataDir || !access.HasNone(s.c.DataDir) {
 			return err
 		}
 		temporary, terr := datadir.OpenTemporary()

@@ -128,7 +128,7 @@ func TestValidateCommand(t *testing.T) {
 			"a/config.pbtxt": identityText + "\nversion_policy { specific { versions: 7 } }\n"},
 			want: []string{"R/a/config.pbtxt:2:1: the version policy leaves no version to serve; choose among those " +
 				"that are there: 1"}},
-		{name: "nothing tells the backend", code: 1, files: map[string]string{"a/1/weights": ""},
+		{name: "nothing names the backend", code: 1, files: map[string]string{"a/1/weights": ""},
 			want: []string{"R/a: Invalid model name: Could not determine backend for model 'a'"}},
 		{name: "a backend that is not there", code: 1, files: map[string]string{"a/1/x": "",
 			"a/config.pbtxt": `backend: "identiti"`},
@@ -142,7 +142,7 @@ func TestValidateCommand(t *testing.T) {
 		{name: "an ensemble without a part", code: 1, files: map[string]string{"e/1/x": "",
 			"e/config.pbtxt": ensembleText("e", "nosuch")},
 			want: []string{"R/e/config.pbtxt:5:", "the step's model 'nosuch' is in none of the repositories"}},
-		{name: "ensembles in a circle", code: 1, files: map[string]string{"e/1/x": "", "f/1/x": "",
+		{name: "ensembles in a cycle", code: 1, files: map[string]string{"e/1/x": "", "f/1/x": "",
 			"e/config.pbtxt": ensembleText("e", "f"), "f/config.pbtxt": ensembleText("f", "e")},
 			want: []string{"circular dependency between ensembles: e -> f -> e", "2 models, 2 with errors"}},
 		{name: "an ensemble whose part has other tensors", code: 1,

@@ -68,7 +68,7 @@ func TestServersShareTheirPorts(t *testing.T) {
 			t.Error("it listens on the port of others")
 		}
 	})
-	t.Run("G017 each has models of its own, and one that ends takes none along", func(t *testing.T) {
+	t.Run("G017 each has its models, and one that ends takes none along", func(t *testing.T) {
 		if err := a.engine.UnloadModel(t.Context(), "good", false); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func (scale) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 
 type scaleModel struct{ factor float32 }
 
-// NewInstance makes what executes one batch at a time. A model without state of its own is its instance.
+// NewInstance makes what executes one batch at a time. A model without state per instance is its instance.
 func (m *scaleModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil
 }
@@ -83,7 +83,7 @@ func (m *scaleModel) Execute(_ context.Context, b *infer.Batch) error {
 	return nil
 }
 
-// A program with a backend of its own: what it takes to write one, and to serve a model with it.
+// A program with another backend: what it takes to write one, and to serve a model with it.
 func Example_backend_D082() {
 	root, err := os.MkdirTemp("", "models")
 	if err != nil {

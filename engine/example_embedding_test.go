@@ -15,7 +15,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// A program with models of its own: it registers a repository, loads a model from it, infers without a port or a copy,
+// A program that contains a server: it registers a repository, loads a model from it, infers without a port or a copy,
 // reads the statistics, and gives everything back.
 func Example_embedding_D081() {
 	ctx := context.Background()

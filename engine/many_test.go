@@ -77,7 +77,7 @@ func TestManyModelsStayWithinBounds(t *testing.T) {
 	if raceEnabled {
 		slow = 10
 	}
-	if used > startBound*slow { // the time on the clock depends on what else runs; the benchmark tells it
+	if used > startBound*slow { // the time on the clock depends on what else runs; the benchmark measures it
 		t.Errorf("the start took %v of CPU, want at most %v", used, startBound*slow)
 	}
 	best := func(f func()) time.Duration {

@@ -17,7 +17,7 @@ import (
 )
 
 // streamer is a backend whose models answer n with n responses, and an empty final one; from the third on, with an
-// error if N is 13. Its model keeps memory that it tells of.
+// error if N is 13. Its model keeps memory that it reports.
 type streamer struct{}
 
 func (streamer) Name() string           { return "streamer" }

@@ -204,7 +204,7 @@ func TestSequenceErrors(t *testing.T) {
 			t.Errorf("%d, %v; want 3", got, err)
 		}
 		if got, err := send(t, e, "text", "a name", last, 4); err != nil || got != 7+int32(len("a name")) {
-			t.Errorf("%d, %v; want 7 and the length of the text that the model was told", got, err)
+			t.Errorf("%d, %v; want 7 and the length of the text that the model got", got, err)
 		}
 		if got, err := send(t, e, "text", 1234, whole, 4); err != nil || got != 4+int32(len("1234")) {
 			t.Errorf("a number for a model that takes a text: %d, %v; want 8", got, err)

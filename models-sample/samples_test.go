@@ -118,7 +118,7 @@ func TestRecordedRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Models in Python have tests of their own (build/conformance/test_samples.py): what they do takes more than
+		// Models in Python have separate tests (build/conformance/test_samples.py): what they do takes more than
 		// one request.
 		if _, err := os.Stat(filepath.Join(model, "1", "model.py")); len(files) == 0 && err != nil {
 			t.Errorf("%s has no recorded request", model)

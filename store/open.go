@@ -232,7 +232,7 @@ func openError(path string, err error) error {
 			return fmt.Errorf("database %s is in use by another process: %w; stop it, or choose another --data-dir",
 				path, err)
 		case sqlite3.ErrReadonly, sqlite3.ErrPerm, sqlite3.ErrCantOpen:
-			return fmt.Errorf("database %s cannot be written: %w; mend its permissions, or choose another --data-dir",
+			return fmt.Errorf("database %s cannot be written: %w; change its permissions, or choose another --data-dir",
 				path, err)
 		case sqlite3.ErrFull:
 			return fmt.Errorf("database %s: %w: %w; free some space, or choose another --data-dir", path, ErrFull, err)

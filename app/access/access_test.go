@@ -128,7 +128,7 @@ func TestRevocationHoldsIfTheDiskFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tokens.Revoke(t.Context(), "a"); err == nil {
-		t.Error("a failed write is not told")
+		t.Error("a failed write is not reported")
 	}
 	if tokens.Check(Request{Authorization: text, Needs: Infer}) == nil {
 		t.Error("the token passes because the disk is full")

@@ -36,7 +36,7 @@ type Entry struct {
 
 type session struct {
 	uid   int    // of the browser, or anyUser
-	token string // for which it was opened; "": for a link
+	token string // with which it was opened; "": with a link
 	until time.Time
 }
 
@@ -69,7 +69,7 @@ func (e *Entry) Check(r *http.Request) error {
 	return nil
 }
 
-// Link returns a secret that opens one session, soon.
+// Link returns a secret that opens one session within linkTime.
 func (e *Entry) Link() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +103,7 @@ func (e *Entry) Open(r *http.Request, secret string) (*http.Cookie, error) {
 		SameSite: http.SameSiteStrictMode}, nil
 }
 
-// makeRoom removes a session if there are too many. mu is held.
+// makeRoom removes the session that ends first if there are too many. mu is held.
 func (e *Entry) makeRoom() {
 	if e.sessions == nil {
 		e.sessions = map[hash]session{}

@@ -73,8 +73,8 @@ func Forget(dir string) error {
 	return durable.SyncFolder(dir)
 }
 
-// Excluded reports whether a data folder is known to have no tokens.
-func Excluded(dir string) bool {
+// HasNone reports whether a data folder is known to have no tokens.
+func HasNone(dir string) bool {
 	tokens, err := readFile(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return !hasDatabase(dir)

@@ -24,7 +24,7 @@ func (r *Refusal) Error() string { return r.text }
 var (
 	missing = &Refusal{text: "missing or wrong token; send the header Authorization: <token>"}
 	// unreadable refuses all tokens; the log says why.
-	unreadable = &Refusal{text: "the server cannot read its tokens and refuses all; its log says how to mend it"}
+	unreadable = &Refusal{text: "the server cannot read its tokens and refuses all; its log says how to repair them"}
 	outOfScope = map[Scope]*Refusal{
 		Infer:   {Scope: true, text: "the token does not open this; it needs the scope infer"},
 		Control: {Scope: true, text: "the token does not open this; it needs the scope control"},

@@ -103,8 +103,8 @@ func New(ctx context.Context, o Options) *Tokens {
 	return t
 }
 
-// read returns the tokens of the file. If there is none they are those of the database, and the file is made. It makes
-// the two equal.
+// read returns the tokens of the file. Without a file it returns those of the database, and writes the file. Afterwards
+// both have the same tokens, if they can be written.
 func (t *Tokens) read(ctx context.Context, storeError error) ([]store.Token, error) {
 	stored, err := readFile(t.folder)
 	switch {
@@ -112,7 +112,7 @@ func (t *Tokens) read(ctx context.Context, storeError error) ([]store.Token, err
 		t.copyToStore(ctx, stored)
 		return stored, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w; mend the file, or remove it: the next start then takes the tokens from the "+
+		return nil, fmt.Errorf("%w; repair the file, or remove it: the next start then takes the tokens from the "+
 			"database", err)
 	case storeError == nil:
 		stored, err = t.store.Tokens(ctx)
@@ -122,7 +122,7 @@ func (t *Tokens) read(ctx context.Context, storeError error) ([]store.Token, err
 		err = nil // a new data folder
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; mend it, or take back a backup with nereid restore; if there are no tokens, move "+
+		return nil, fmt.Errorf("%w; repair it, or restore a backup with nereid restore; if there are no tokens, move "+
 			"the database away", err)
 	}
 	if err := writeFile(t.folder, stored); err != nil {
@@ -145,7 +145,7 @@ func (t *Tokens) copyToStore(ctx context.Context, tokens []store.Token) {
 	}
 }
 
-// Unread returns why the tokens cannot be read and how to mend it; nil: they are known.
+// Unread returns why the tokens cannot be read and how to repair them; nil: they are known.
 func (t *Tokens) Unread() error { return t.unread }
 
 // Internal returns a token for inference by this process itself. It changes with every start and is never shown.

@@ -117,7 +117,7 @@ func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
 // Leave makes processes of models end soon that work for no client.
 func (s *Set) Leave() { s.launcher.Leave() }
 
-// Kill ends the processes of models, and does not wait for their ends.
+// Kill kills the processes of models, and does not wait for their ends.
 func (s *Set) Kill() { s.launcher.Kill() }
 
 // Close ends the processes of models and releases the GPUs. No model may be left.

@@ -39,7 +39,7 @@ type Options struct {
 	// Page has index.html at its root. Without that the console says how to build the page.
 	Page fs.FS
 	Log  *slog.Logger // nil: none
-	// Memory counts the JSON bodies of requests and replies; nil: nobody does.
+	// Memory counts the JSON bodies of requests and replies; nil: they are not counted.
 	Memory *tensor.Budget
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none

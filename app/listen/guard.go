@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Guard keeps clients of a server of net/http from holding connections and doing nothing. A body that stops arriving
-// and an answer that is not read end after a while. A connection that is one too many takes the place of the one that
-// has waited longest for its client, or is answered with 503. Headers and idle connections are the server's own affair.
-// Its methods are safe for concurrent use.
+// Guard limits the connections of a net/http server, and how long their clients may hang. Reading a body that stops
+// arriving fails after a while, and so does writing a response that the client does not read. At the limit, a new
+// connection takes the place of the one that has waited longest for its client. If none waits, the new one gets 503.
+// Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for concurrent use.
 type Guard struct {
-	connections int
-	patience    time.Duration
+	connections int           // the limit
+	patience    time.Duration // how long a client may hang
 
 	mu      sync.Mutex
 	conns   map[*guarded]struct{}     // open; guarded by mu, as are the next three
 	bodies  map[*patientBody]struct{} // that are being read
-	working map[string]int            // the clients whose requests are being handled, by address
+	working map[string]int            // requests that are being handled, by the client's address
 	closing bool
 }
 
 const (
 	// closingStall is how long a client may hang while the server shuts down.
 	closingStall = 3 * time.Second
-	// keep is how long a client may wait before it loses its connection to another client that needs one.
-	keep = 250 * time.Millisecond
+	// minWait is how long a connection must have waited for its client before a new one may take its place.
+	minWait = 250 * time.Millisecond
 )
 
 // NewGuard returns a Guard with at most that many connections. Their clients may hang for stall.
@@ -41,7 +41,7 @@ func NewGuard(connections int, stall time.Duration) *Guard {
 // Listener returns l with the limits. It must be below TLS.
 func (g *Guard) Listener(l net.Listener) net.Listener { return &guardedListener{l, g} }
 
-// Closing makes the clients that hang end soon. It is called when the server begins to shut down.
+// Closing shortens the time that clients may hang to closingStall. Call it when the server begins to shut down.
 func (g *Guard) Closing() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,6 +55,7 @@ func (g *Guard) Closing() {
 	}
 }
 
+// stall returns how long a client may hang now.
 func (g *Guard) stall() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +70,7 @@ type guardedListener struct {
 	g *Guard
 }
 
-// Accept waits for a connection that is not one too many.
+// Accept waits for a connection and admits it. It answers those beyond the limit with 503.
 func (l *guardedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -86,7 +87,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns nil for a connection that is one too many.
+// admit returns nil if there are too many connections, and none waits for its client.
 func (g *Guard) admit(nc net.Conn) *guarded {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,11 +100,11 @@ func (g *Guard) admit(nc net.Conn) *guarded {
 	return c
 }
 
-// makeRoom closes the connection on which nothing has moved for the longest time, at least for keep. A connection
-// whose request is being handled stays, unless it is the client that does not read. g.mu is held.
+// makeRoom closes the connection on which nothing has moved for the longest time, and at least for minWait. A
+// connection whose request is being handled stays, unless its client does not read the response. g.mu is held.
 func (g *Guard) makeRoom() bool {
 	var oldest *guarded
-	before := time.Now().Add(-keep).UnixNano()
+	before := time.Now().Add(-minWait).UnixNano()
 	for c := range g.conns {
 		if at := c.active.Load(); at < before && (c.writing.Load() || g.working[c.client] == 0) {
 			oldest, before = c, at
@@ -117,12 +118,13 @@ func (g *Guard) makeRoom() bool {
 	return true
 }
 
+// guarded is a connection that a Guard has admitted.
 type guarded struct {
 	net.Conn
 	g       *Guard
 	client  string       // the client's address
 	active  atomic.Int64 // when bytes came or went last, as Unix nanoseconds
-	writing atomic.Bool
+	writing atomic.Bool  // Write is running
 }
 
 // Read reads, and notes that something came.
@@ -157,7 +159,7 @@ func (c *guarded) Close() error {
 	return c.Conn.Close()
 }
 
-// Handler returns next with the limits. It must be the server's handler, not one within another.
+// Handler returns next with the limits. It must be the server's outermost handler.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -168,7 +170,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		}
 		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w), client: r.RemoteAddr}
 		r.Body = b
-		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // the server reads a body that next does not
+		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // if next does not read the body, the server does
 		g.track(b, true)
 		defer g.track(b, false)
 		next.ServeHTTP(w, r)
@@ -180,7 +182,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// work counts a request that the server handles, or one less. While it is handled, no more is expected of the client.
+// work adds n, which is 1 or -1, to the requests of a client that are being handled. Meanwhile the server waits for
+// nothing from this client.
 func (g *Guard) work(client string, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,6 +192,7 @@ func (g *Guard) work(client string, n int) {
 	}
 }
 
+// track adds a body to those that are being read, or removes it.
 func (g *Guard) track(b *patientBody, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,7 +203,7 @@ func (g *Guard) track(b *patientBody, on bool) {
 	}
 }
 
-// patientBody is a body whose client must go on sending. Reading it after that fails with a timeout.
+// patientBody is the body of a request. Reading it fails with a timeout if nothing arrives for Guard.stall.
 type patientBody struct {
 	io.ReadCloser
 	g       *Guard

@@ -25,7 +25,7 @@ func connectedPair() (a, b net.Conn, err error) {
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "pair")
 		c, cerr := net.FileConn(f)
-		_ = f.Close() // FileConn has a descriptor of its own
+		_ = f.Close() // FileConn has a separate descriptor
 		if cerr != nil {
 			err = cerr
 		}

@@ -53,7 +53,7 @@ func (c *trackedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// CloseAll closes the listener and its connections. Those who serve them get errors.
+// CloseAll closes the listener and its connections. The goroutines that serve them get errors.
 func (l *Tracking) CloseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,7 @@ func (c *Config) modelOptions() []option {
 				"first, and requests wait. Default: availability_first.", c.reloadPolicy),
 		opt("model-namespacing", "boolean",
 			"Lets several repositories have models of the same name. A request for such a name is refused; an "+
-				"ensemble uses the model of its own repository. Default: false.", boolean(&e.Namespaces)),
+				"ensemble uses the model of the same repository. Default: false.", boolean(&e.Namespaces)),
 		ignored("enable-peer-access", "boolean", "GPU peer access.", anyBool),
 	}
 }
@@ -232,7 +232,7 @@ func (c *Config) backendOptions() []option {
 				"addition to a fixed list without secrets. A star at the end stands for any text; * alone passes all. "+
 				"May be given several times. Default: none.", c.modelEnv),
 		opt("crash-inputs-dir", "path",
-			"A folder where an input is saved that has ended the process of a model twice. It has the data of "+
+			"A folder where an input is saved that has crashed the process of a model twice. It has the data of "+
 				"clients. At most 32 files and 256 MiB. Default: none is saved.", c.crashInputs),
 		ignored("repoagent-directory", "path",
 			"The repository agents are built in; libraries of Triton's agent interface are not loaded.", anyText),
@@ -355,7 +355,7 @@ func (c *Config) ownOptions() []option {
 				"--target=<folder> \"onnxruntime-gpu[cuda,cudnn]\". Default: NEREID_ONNXRUNTIME_LIBRARY, then "+
 				"<data-dir>/runtime/onnxruntime.", text(&c.Backends.ONNXRuntime.Library)),
 		opt("python-requirements", "file",
-			"A requirements.txt for Python models without an environment of their own. It is installed once, into "+
+			"A requirements.txt for Python models without a separate environment. It is installed once, into "+
 				"an environment under --data-dir. Default: none.", text(&c.Backends.Python.Requirements)),
 	}
 }

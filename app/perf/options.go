@@ -30,7 +30,7 @@ type Options struct {
 	Events Events
 }
 
-// RequestOptions say what every request has besides its inputs.
+// RequestOptions say what every request has in addition to its inputs.
 type RequestOptions struct {
 	Batch      int             // rows of a request; default 1
 	Parameters map[string]any  // bool, int64 or string

@@ -102,7 +102,7 @@ func run1(t *testing.T, o Options) *Result {
 	return r
 }
 
-// about tells whether two figures differ by no more than a part.
+// about reports whether two figures differ by no more than a part.
 func about(got, want, part float64) bool { return math.Abs(got-want) <= part*math.Abs(want) }
 
 func TestClosedLoop(t *testing.T) {

@@ -1,4 +1,4 @@
-"""A minimal HTTP/2 client that sends what no library would. It has no flow control of its own."""
+"""A minimal HTTP/2 client that sends what no library would. It has no flow control."""
 
 import contextlib
 import socket

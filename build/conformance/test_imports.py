@@ -348,7 +348,7 @@ def peak(server, action):
     def read(name):
         return int(re.search(rf"^{name}:\s+(\d+) kB", (proc / "status").read_text(), re.M)[1]) << 10
 
-    (proc / "clear_refs").write_text("5")  # the peak begins anew
+    (proc / "clear_refs").write_text("5")  # the peak begins again
     before = read("VmRSS")
     result = action()
     return read("VmHWM") - before, result

@@ -28,7 +28,7 @@ from test_metrics import samples, scrape
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="options of the server under test")
 
-# A Python model that returns what it is told, and on which cores it may run.
+# A Python model that returns what the server passes to it, and on which cores it may run.
 PROBE = """
 import json, os
 import numpy as np
@@ -305,7 +305,7 @@ def test_H084_host_policy(tuned):
         assert ask(th, c, "probe")[1] == [0]
 
 
-# --- what needs a server of its own ---
+# --- what needs a separate server ---
 
 
 def bare(tmp_path, *options, ready):

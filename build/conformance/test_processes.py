@@ -110,7 +110,7 @@ def unload(server, name):
 
 
 class Leaving:
-    """A client that sends a request and leaves when it is told to."""
+    """A client that sends a request and leaves on a signal."""
 
     def __init__(self, server, name, n):
         import socket
@@ -281,7 +281,7 @@ def test_D18_an_input_that_crashes_twice_is_refused(tmp_path, notes):
             assert ask(s, "m", 1000).status == 503
         pid = pid_of(s, "m")
         answer = ask(s, "m", 1000)
-        assert answer.status == 400 and "ended the process of model 'm' twice" in answer.error, answer.body
+        assert answer.status == 400 and "crashed the process of model 'm' twice" in answer.error, answer.body
         assert "until 20" in answer.error and s.get("/v2/models/m/ready").status == 200
         assert ask(s, "m").json["outputs"][0]["data"][0] in (pid, pid_of(s, "m"))
         (file,) = saved.iterdir()
@@ -365,7 +365,7 @@ def clear(notes):
 
 @pytest.fixture
 def bystander():
-    """A process of the same user in a session of its own, which nobody may end."""
+    """A process of the same user in a separate session, which must not be killed."""
     import subprocess
     p = subprocess.Popen(["sleep", "3600"], start_new_session=True)
     yield p

@@ -174,12 +174,12 @@ def main(data, only):
                     print(f"{folder.name}: {kind}: {why}", flush=True)
                 server.post(f"/v2/repository/models/{folder.name}/unload")
                 shutil.rmtree(repo / folder.name)
-            processes = server.log().count("runs in a process of its own")
+            processes = server.log().count("runs in a separate process")
             status = server.stop()
     print(f"{len(tests)} tests")
     for kind, n in counts.most_common():
         print(f"{n:6} {kind}")
-    print(f"{processes:6} were run in a process of their own")
+    print(f"{processes:6} were run in a separate process")
     wrong = sum(n for kind, n in counts.items() if kind.startswith("WRONG"))
     if status != 0:
         print(f"the server exited with {status}")

@@ -202,7 +202,7 @@ type Leaver interface {
 
 // InputMemory is a Model with memory from which inputs can be executed without another copy.
 type InputMemory interface {
-	// InputBuffer returns n bytes of that memory, or nil. The one reference is the caller's, who may also release it
+	// InputBuffer returns n bytes of that memory, or nil. The one reference is the caller's, which may also release it
 	// without a request. It is safe for concurrent use.
 	InputBuffer(n int) *tensor.Buffer
 }

@@ -194,7 +194,8 @@ func (c *GRPC) Stream(ctx context.Context) (*Stream, error) {
 	return &Stream{call: call}, nil
 }
 
-// Send sends a request. Its ID tells its responses from those of others. After an error, Recv returns the reason.
+// Send sends a request. Its ID distinguishes its responses from those of others. After an error, Recv returns the
+// reason.
 func (s *Stream) Send(r *Request) error {
 	m, err := EncodeGRPC(r)
 	if err != nil {
@@ -203,7 +204,7 @@ func (s *Stream) Send(r *Request) error {
 	return s.call.Send(m)
 }
 
-// CloseSend tells the server that no more requests follow.
+// CloseSend announces that no more requests follow.
 func (s *Stream) CloseSend() error { return s.call.CloseSend() }
 
 // Recv waits for the next response. An error that it returns ends the stream; it is io.EOF when every request has been

@@ -9,9 +9,8 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// codec is the server's encoding.CodecV2. It sends encoded messages as they are, and uses protobuf's generated code for
-// an
-// *incoming and for plain messages. A *message takes its bytes without the codec: it is an h2.Receiver.
+// codec is the server's encoding.CodecV2. It sends encoded messages as they are. For an *incoming and for plain
+// messages it uses protobuf's generated code. A *message takes its bytes without the codec: it is an h2.Receiver.
 type codec struct{ generated encoding.CodecV2 }
 
 // incoming receives a message of the generated types. If the message does not parse, err says why: an error that the

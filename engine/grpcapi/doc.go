@@ -1,6 +1,6 @@
 // Package grpcapi serves inference.GRPCInferenceService and grpc.health.v1 over gRPC.
 //
-// The two hot messages have a codec of their own: a ModelInferRequest becomes an *infer.Request whose tensors are views
+// The two hot messages have a separate codec: a ModelInferRequest becomes an *infer.Request whose tensors are views
 // of the received memory, and an *infer.Response becomes buffers that refer to the output memory. Every other message
 // goes through the generated types. The package checks what is the wire's: syntax, the typed contents against their
 // datatype, the reserved parameters. Models, shapes and sizes are the engine's.

@@ -137,7 +137,7 @@ func (c *conn) begin() {
 }
 
 // readNothing returns the error of a read that gave nothing. If the connection is to be polled, the HTTP library is
-// told that it ended.
+// notified that it ended.
 func (c *conn) readNothing(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() && c.phase.CompareAndSwap(int32(releasing), int32(polled)) {
@@ -185,7 +185,7 @@ func (c *conn) finished() {
 }
 
 // Close closes the connection. If the client may not have waited for its reply, it gets a moment to read it. A
-// connection that is to be polled stays open: the HTTP library was told that it ended.
+// connection that is to be polled stays open: the HTTP library was notified that it ended.
 func (c *conn) Close() error {
 	if phase(c.phase.Load()) == polled {
 		return nil

@@ -15,7 +15,7 @@ import (
 // connections are a server's listeners and open connections. They enforce the time limits and notice clients that
 // leave.
 //
-// A connection is served by a goroutine of its own, or polled: it has had no request for a while, and only the poll set
+// A connection is served by a goroutine, or polled: it has had no request for a while, and only the poll set
 // watches it. See idle.go.
 type connections struct {
 	opt       *Options

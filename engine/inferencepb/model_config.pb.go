@@ -493,7 +493,7 @@ func (ModelQueuePolicy_TimeoutAction) EnumDescriptor() ([]byte, []int) {
 	return file_model_config_proto_rawDescGZIP(), []int{9, 0}
 }
 
-// What can be told.
+// The kinds of information.
 type ModelSequenceBatching_Control_Kind int32
 
 const (
@@ -792,7 +792,7 @@ type ModelInput struct {
 	// The tensor holds shape values; TensorRT only. Default: false.
 	IsShapeTensor bool `protobuf:"varint,6,opt,name=is_shape_tensor,json=isShapeTensor,proto3" json:"is_shape_tensor,omitempty"`
 	// Requests with different shapes may share a batch: their elements are put one behind the other in
-	// one dimension, and batch_input tells the model where each begins. Default: false.
+	// one dimension, and batch_input shows the model where each begins. Default: false.
 	AllowRaggedBatch bool `protobuf:"varint,7,opt,name=allow_ragged_batch,json=allowRaggedBatch,proto3" json:"allow_ragged_batch,omitempty"`
 	// Requests may leave the input out. Default: false.
 	Optional bool `protobuf:"varint,8,opt,name=optional,proto3" json:"optional,omitempty"`
@@ -1440,7 +1440,7 @@ type ModelDynamicBatching struct {
 	PriorityLevels uint64 `protobuf:"varint,4,opt,name=priority_levels,json=priorityLevels,proto3" json:"priority_levels,omitempty"`
 	// Level of requests that bring none; from 1 to priority_levels.
 	DefaultPriorityLevel uint64 `protobuf:"varint,5,opt,name=default_priority_level,json=defaultPriorityLevel,proto3" json:"default_priority_level,omitempty"`
-	// Queue policy of the levels without one of their own, and of the single queue.
+	// Queue policy of the levels without a separate one, and of the single queue.
 	DefaultQueuePolicy *ModelQueuePolicy `protobuf:"bytes,6,opt,name=default_queue_policy,json=defaultQueuePolicy,proto3" json:"default_queue_policy,omitempty"`
 	// Queue policies by level.
 	PriorityQueuePolicy map[uint64]*ModelQueuePolicy `protobuf:"bytes,7,rep,name=priority_queue_policy,json=priorityQueuePolicy,proto3" json:"priority_queue_policy,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1541,7 +1541,7 @@ type ModelSequenceBatching struct {
 	// How long a sequence may be silent before it is dropped, in microseconds. Default: 1000000, one
 	// second.
 	MaxSequenceIdleMicroseconds uint64 `protobuf:"varint,1,opt,name=max_sequence_idle_microseconds,json=maxSequenceIdleMicroseconds,proto3" json:"max_sequence_idle_microseconds,omitempty"`
-	// Inputs of the model by which the server tells it of starts, ends and ids. They are not listed
+	// Inputs of the model by which the server reports starts, ends and ids. They are not listed
 	// under input. Default: none.
 	ControlInput []*ModelSequenceBatching_ControlInput `protobuf:"bytes,2,rep,name=control_input,json=controlInput,proto3" json:"control_input,omitempty"`
 	// States that the server keeps for each sequence and passes from one request to the next. Default:
@@ -2677,7 +2677,7 @@ type ModelOptimizationPolicy_Cuda struct {
 	BusyWaitEvents bool `protobuf:"varint,2,opt,name=busy_wait_events,json=busyWaitEvents,proto3" json:"busy_wait_events,omitempty"`
 	// Shapes to record graphs for. Default: batch size 1, the preferred sizes and the largest.
 	GraphSpec []*ModelOptimizationPolicy_Cuda_GraphSpec `protobuf:"bytes,3,rep,name=graph_spec,json=graphSpec,proto3" json:"graph_spec,omitempty"`
-	// Copy outputs on a stream of their own. Default: false.
+	// Copy outputs on a separate stream. Default: false.
 	OutputCopyStream bool `protobuf:"varint,4,opt,name=output_copy_stream,json=outputCopyStream,proto3" json:"output_copy_stream,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3062,10 +3062,10 @@ func (x *ModelOptimizationPolicy_ExecutionAccelerators_Accelerator) GetParameter
 	return nil
 }
 
-// One thing that the server tells the model.
+// One kind of information for the model.
 type ModelSequenceBatching_Control struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is told.
+	// Which one.
 	Kind ModelSequenceBatching_Control_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=inference.ModelSequenceBatching_Control_Kind" json:"kind,omitempty"`
 	// TYPE_INT32 values for false and true, in this order.
 	Int32FalseTrue []int32 `protobuf:"varint,2,rep,packed,name=int32_false_true,json=int32FalseTrue,proto3" json:"int32_false_true,omitempty"`
@@ -3417,7 +3417,7 @@ func (x *ModelSequenceBatching_State) GetUseGrowableMemory() bool {
 	return false
 }
 
-// Each sequence holds a slot of its own.
+// Each sequence holds a separate slot.
 type ModelSequenceBatching_StrategyDirect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long a request may wait for other slots to fill, in microseconds. Used only with

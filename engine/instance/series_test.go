@@ -76,11 +76,11 @@ func TestSeries(t *testing.T) {
 		sizes []int // after the first
 		fails int
 	}{
-		{"brief executions go together", 40 * us, make([]string, 6), []int{6}, 0},
-		{"for as long as they are brief together", 190 * us, make([]string, 13), []int{10, 3}, 0},
+		{"short executions go together", 40 * us, make([]string, 6), []int{6}, 0},
+		{"for as long as they are short together", 190 * us, make([]string, 13), []int{10, 3}, 0},
 		{"long ones go alone", 1300 * us, make([]string, 3), []int{1, 1, 1}, 0},
 		{"a failure is one's own", 40 * us, []string{"", "bad", ""}, []int{3}, 1},
-		{"a panic is everybody's who has no answer", 40 * us, []string{"", "", "panic", ""}, []int{4}, 2},
+		{"a panic fails all requests without an answer", 40 * us, []string{"", "", "panic", ""}, []int{4}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

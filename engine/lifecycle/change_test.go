@@ -534,7 +534,7 @@ func TestStatisticsRestartAfterUnload_E031(t *testing.T) {
 	r.write("m/1/file", "another")
 	r.load("m")
 	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Epoch != epoch {
-		t.Errorf("a reload begins the statistics anew: %+v", s)
+		t.Errorf("a reload starts the statistics again: %+v", s)
 	}
 	r.Unload("m")
 	r.load("m")

@@ -54,7 +54,7 @@ func TestManyConcurrentLoads_B22(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if begun < models || done != models {
-		t.Errorf("told of %d loads that began and %d models that are ready, want %d", begun, done, models)
+		t.Errorf("notified of %d loads that began and %d models that are ready, want %d", begun, done, models)
 	}
 }
 

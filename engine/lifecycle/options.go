@@ -22,7 +22,7 @@ type Options struct {
 	// them, before the Manager, so that downloads under way end.
 	Remotes map[string]repo.Remote
 	// Namespaces lets repositories have models of the same name: a request whose name several models have is refused,
-	// and an ensemble's steps prefer the models of its own repository (--model-namespacing).
+	// and an ensemble's steps prefer the models of the same repository (--model-namespacing).
 	Namespaces bool
 	// ConfigName selects configs/<name>.pbtxt over config.pbtxt where it exists (--model-config-name).
 	ConfigName string

@@ -321,7 +321,7 @@ func TestResidencyRules(t *testing.T) {
 				t.Errorf("20 requests loaded it %d times", after-before)
 			}
 		}},
-		{"a load that fails answers those who wait, and the next change mends it", func(t *testing.T, r *rig) {
+		{"a failed load answers the requests that wait, and the next change repairs it", func(t *testing.T, r *rig) {
 			r.load("m0")
 			if err := r.Evict("m0"); err != nil {
 				t.Fatal(err)

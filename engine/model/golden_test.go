@@ -35,7 +35,7 @@ func TestGoldenRequests(t *testing.T) {
 			`{"data":[{"INPUT0":[1,2],"INPUT1":[3,4]},{"INPUT0":[1,2],"INPUT1":[3,4]}],` +
 				`"validation_data":[{"OUTPUT0":[4,6]},{"OUTPUT1":[4,6]}]}`,
 			"b.json request 1: output 'OUTPUT1', element 0 is -2, want 4"},
-		{"outside a tolerance of its own", "golden/a.json",
+		{"outside the tolerance of the output", "golden/a.json",
 			`{"tolerance":0,"data":[{"INPUT0":[1,2],"INPUT1":[3,4]}],"validation_data":[{"OUTPUT0":[4.00001,6]}]}`,
 			"within 0"},
 		{"another shape", "golden/a.json", `{"data":[{"INPUT0":[1,2],"INPUT1":[3,4]}],` +

@@ -152,7 +152,7 @@ func TestMemoryOfGPUs(t *testing.T) {
 		want      map[int]int64
 		source    MemorySource
 	}{
-		{"nobody tells: by how much it grew", both, plain, nil, false, map[int]int64{0: 2000, 1: 2000}, FromDifference},
+		{"not reported: by how much it grew", both, plain, nil, false, map[int]int64{0: 2000, 1: 2000}, FromDifference},
 		{"another load at the same time: its files", both, plain, nil, true, map[int]int64{0: 3, 1: 3}, FromFiles},
 		{"the allocator", both, func(m backend.Model) backend.Model {
 			return allocating{m,

@@ -44,7 +44,7 @@ var artifacts = []artifact{
 
 // CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename.
 // The name is the folder's. The others follow from each other and from the files of a version folder (nil: there is
-// none). If neither tells the backend and the folder is called name.backend, the model gets that backend.
+// none). If neither names the backend and the folder is called name.backend, the model gets that backend.
 // CompleteBackend returns a fault if the backend is unknown.
 func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.DirEntry) Faults {
 	if cfg.Name == "" {

@@ -214,7 +214,7 @@ func TestCompleteBackend_A032_A033(t *testing.T) {
 		{name: "custom backend", folder: "m", text: `backend: "identity"`, backend: "identity"},
 		{name: "folder name", folder: "m.identity", backend: "identity", file: "model.identity"},
 		{name: "ensemble", folder: "m", text: `ensemble_scheduling { }`, platform: "ensemble"},
-		{name: "nothing tells", folder: "m",
+		{name: "nothing names a backend", folder: "m",
 			fault: "Invalid model name: Could not determine backend for model 'm' with no " +
 				"backend in model configuration."},
 	} {

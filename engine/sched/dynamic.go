@@ -106,7 +106,7 @@ func (d *Dynamic) wakeFor(now infer.Stamp) *waiter {
 	}
 	if leader.rows > 0 && d.queue.rows < leader.rows {
 		// The leader leaves the queue to other instances. One of these may wait for a batch to become due, and then
-		// has no timer of its own.
+		// has no timer.
 		if d.policy.CoresBusy != nil || d.policy.MaxQueueDelay == 0 || len(d.waiters.idle) == 0 {
 			return nil
 		}

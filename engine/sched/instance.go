@@ -107,9 +107,9 @@ func (in *instance) efficientSize() int {
 // how many of them the instance takes now. If wait is not 0, it takes none: it looks again after wait, or when the
 // queue has so many rows. d.mu is held.
 //
-// There are two cases, and none with a single instance. While another instance computes on the same cores, small
-// batches are inefficient: on two busy cores, two instances without this rule used 20 to 33 % more CPU time per
-// request. And an instance takes no requests that faster instances would have executed sooner.
+// An instance holds in two cases. While another instance computes on the same cores, small batches are inefficient, so
+// it waits for a larger one. And it takes no requests that faster instances would have executed sooner. A single
+// instance never holds.
 func (d *Dynamic) hold(id InstanceID, n int, now infer.Stamp) (take int, wait time.Duration, rows int) {
 	if len(d.instances) == 1 || d.closed {
 		return n, 0, 0

@@ -199,7 +199,7 @@ func TestQueueFull(t *testing.T) {
 		if err := send("", 2); fmt.Sprint(err) != "[request id: <id_unknown>] Exceeds maximum queue size" {
 			t.Errorf("request without an ID: %v", err)
 		}
-		if err := send("d", 1); err != nil { // a level of its own
+		if err := send("d", 1); err != nil { // a separate level
 			t.Errorf("request of another level: %v", err)
 		}
 		if err := send("e", 1); status.CodeOf(err) != status.Unavailable {

@@ -16,7 +16,7 @@ type Range struct {
 }
 
 // Budget bounds the bytes that one request may copy out of regions. A sparse object may be far larger than the memory
-// that it takes, so that a client could make the server copy much at no cost of its own. The zero value is a full
+// that it takes, so that a client could make the server copy much at no cost to itself. The zero value is a full
 // budget.
 type Budget struct{ taken uint64 }
 

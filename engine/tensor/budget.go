@@ -18,11 +18,11 @@ type Budget struct {
 	waiting atomic.Int64 // callers of Take that wait
 
 	mu   sync.Mutex
-	room chan struct{} // closed when bytes are given back; nil: nobody waits. Guarded by mu.
+	room chan struct{} // closed when bytes are given back; nil: no caller waits. Guarded by mu.
 }
 
-// reserve is the size in bytes up to which a piece may use a quarter more than the limit, so that a few large requests
-// do not keep out the small ones.
+// reserve is the size in bytes up to which Take may use a quarter more than the limit. So a few large requests do not
+// keep out the small ones.
 const reserve = 64 << 10
 
 // NewBudget returns a Budget of limit bytes.
@@ -31,7 +31,8 @@ func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 // ErrNoRoom is wrapped by the errors of Take.
 var ErrNoRoom = errors.New("no memory left for requests")
 
-// Take takes n bytes. If there is no room, it waits for it, at most for patience. Errors: Unavailable, with ErrNoRoom.
+// Take takes n bytes. If there is no room, it waits for up to patience. Give returns the bytes. Errors: Unavailable,
+// with ErrNoRoom.
 func (b *Budget) Take(n int64, patience time.Duration) error {
 	if b.try(n) {
 		return nil
@@ -107,7 +108,7 @@ func (b *Budget) try(n int64) bool {
 }
 
 func (b *Budget) wait(n int64, patience time.Duration) bool {
-	b.waiting.Add(1) // before room is made: who gives back afterwards closes it
+	b.waiting.Add(1) // before room is made: each Give from now on closes it
 	defer b.waiting.Add(-1)
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -140,7 +141,7 @@ const (
 var ErrRatio = status.Errorf(status.InvalidArg, "the content is compressed more than %d times, which is accepted for "+
 	"content of up to %d MiB only; send it without compression", maxRatio, ratioFrom>>20)
 
-// CheckRatio refuses plain bytes that come of too few compressed ones.
+// CheckRatio returns ErrRatio if this number of compressed bytes is too small for the number of plain ones.
 func CheckRatio(plain, compressed int64) error {
 	if plain > ratioFrom && plain > compressed*maxRatio {
 		return ErrRatio

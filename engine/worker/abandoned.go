@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A process may not react to the cancellation of its requests: code in C, an endless loop. This file stops such a
-// process, since nobody waits for its work, and other requests do wait for the instance.
+// A process may ignore the cancellation of its requests, for example in C code or in an endless loop. This file kills
+// such a process: no client waits for its work, but other requests wait for the instance.
 
-// watch ends a process whose work is abandoned.
+// watch kills a process whose work is abandoned.
 type watch struct {
 	w     *Worker
 	timer *time.Timer // guarded by the worker's mu, as are the next
-	// abandoned says that the work was abandoned when the timer was set, and ticket was the last one then.
+	// abandoned says that the work was abandoned when the timer was set. ticket is the worker's lastTicket of then.
 	abandoned bool
 	ticket    uint64
 	leaving   bool // see Supervisor.Leave
@@ -74,7 +74,7 @@ func (x *watch) isAbandoned() bool {
 	return x.leaving && len(x.w.late) > 0
 }
 
-// check is called by the timer. It ends the process if its work has been abandoned since the timer was set.
+// check is called by the timer. It kills the process if its work has been abandoned since the timer was set.
 func (x *watch) check() {
 	w := x.w
 	w.mu.Lock()
@@ -85,7 +85,7 @@ func (x *watch) check() {
 	}
 	w.mu.Unlock()
 	if stop {
-		w.log.Warn("a model's process goes on with requests that no client waits for; it is ended",
+		w.log.Warn("a model's process goes on with requests that no client waits for; it is killed",
 			"pid", w.PID(), "after", limit)
 		w.stop()
 	}

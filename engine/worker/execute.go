@@ -33,7 +33,8 @@ type execution struct {
 
 var _ infer.Queue = (*Worker)(nil)
 
-// Failure is the error of an execution that failed as a whole, with the code of the model's process, which lives on.
+// Failure is the error of an execution that failed as a whole, with the code of the model's process. The process still
+// runs.
 type Failure struct{ Err error }
 
 // Error returns the process's text.

@@ -67,7 +67,7 @@ type Options struct {
 	Env []string
 	// StartLimit is how long a process that is started again may take until it executes. 0: there is no limit.
 	StartLimit time.Duration
-	// CrashInputs is a folder for inputs that have ended a process twice; see Suspects. "": they are not saved.
+	// CrashInputs is a folder for inputs that have crashed a process twice; see Suspects. "": they are not saved.
 	CrashInputs string
 	Log         *slog.Logger // nil: nothing is logged
 }
@@ -101,7 +101,7 @@ func (l *Launcher) Leave() {
 	}
 }
 
-// Kill ends all processes, and does not wait for their ends. No process can be started from then on.
+// Kill kills all processes, and does not wait for their ends. No process can be started from then on.
 func (l *Launcher) Kill() {
 	l.mu.Lock()
 	l.stopped = true

@@ -34,10 +34,10 @@ func (s *saver) save(r *infer.Request, d digest, log *slog.Logger) {
 	}
 	path, err := s.write(r, d)
 	if err != nil {
-		log.Warn("an input that ends a model's process is not saved", "model", r.ModelName, "err", err)
+		log.Warn("an input that crashes a model's process was not saved", "model", r.ModelName, "err", err)
 		return
 	}
-	log.Info("an input that ends a model's process is saved", "model", r.ModelName, "file", path)
+	log.Info("an input that crashes a model's process was saved", "model", r.ModelName, "file", path)
 }
 
 // write writes the file, unless it exists or the folder is full.

@@ -32,7 +32,7 @@ type Handler interface {
 func Serve(ctx context.Context, hello frames.Hello, h Handler) error {
 	if os.Getenv(versionVar) != fmt.Sprint(frames.Version) {
 		return status.New(status.InvalidArg,
-			"this is what a server starts for a model in a process of its own; it does nothing by itself")
+			"this is what a server starts for a model in a separate process; it does nothing by itself")
 	}
 	s, err := connect()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type State struct {
 	// Err is nil if the instance takes requests, else the reason: Unavailable.
 	Err error
-	// Ends is how often its process has ended without a request to end. A failed start counts too.
+	// Ends is how often its process has ended without being asked to. A failed start counts too.
 	Ends int
 	// Quarantined says that the process is not started again, because too many starts have failed.
 	Quarantined bool
@@ -243,7 +243,7 @@ func (s *Supervisor) Report() Report {
 
 // Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once, and Execute
 // returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the
-// request's own goroutine does not wait; the next batch does. Requests of Suspects are answered and not executed.
+// request's own goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	if !s.o.Suspects.any() {
 		return s.execute(ctx, b)
@@ -286,7 +286,7 @@ func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
 // requests that it had begun fail, and the others go to the next worker.
 func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
 	for len(series) > 0 {
-		if s.o.Suspects.any() { // one by one, until it is known which ends the process
+		if s.o.Suspects.any() { // one by one, until it is known which one crashes the process
 			for i, b := range series {
 				errs[i] = s.Execute(ctx, b)
 			}
@@ -315,7 +315,7 @@ func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, e
 	}
 }
 
-// failLostSequences answers the requests of sequences that began on another worker, whose state has ended with its
+// failLostSequences answers the requests of sequences that began on another worker. Their state was lost with its
 // process.
 func (s *Supervisor) failLostSequences(w *Worker, b *infer.Batch) {
 	last := s.last

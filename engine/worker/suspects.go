@@ -91,7 +91,7 @@ func (s *Suspects) refuse(requests []*infer.Request) []*infer.Request {
 			continue
 		}
 		r.Fail(status.Errorf(status.InvalidArg,
-			"this input has ended the process of model '%s' twice; it is refused until %s, and others are served; "+
+			"this input has crashed the process of model '%s' twice; it is refused until %s, and others are served; "+
 				"change the input, or repair the model and load it again", s.model,
 			x.last.Time().Add(refuseTime).UTC().Format(time.RFC3339)))
 	}
@@ -116,8 +116,8 @@ func (s *Suspects) survived(requests []*infer.Request, err error) {
 	}
 }
 
-// crashed notes that a process ended by itself when it executed requests. What began before the last crash of the same
-// input does not count again: one cause may end several processes at once.
+// crashed notes that a process crashed while it executed requests. A request that began before the last crash of the
+// same input does not count again: one cause may crash several processes at once.
 func (s *Suspects) crashed(requests []*infer.Request) {
 	for _, r := range requests {
 		d, ok := digestOf(r)
@@ -138,7 +138,7 @@ func (s *Suspects) crashed(requests []*infer.Request) {
 		s.some.Store(len(s.all) > 0)
 		s.mu.Unlock()
 		if refuse {
-			s.log.Error("an input has ended a model's process twice and is refused from now on", "model", s.model,
+			s.log.Error("an input has crashed a model's process twice and is refused from now on", "model", s.model,
 				"input", hex.EncodeToString(d[:8]), "for", refuseTime)
 			s.saver.save(r, d, s.log)
 		}

@@ -25,7 +25,7 @@ const (
 	// leaveGrace takes the place of process.Limits.Abandoned in a model that leaves service. The process is stopped
 	// after once to twice this time.
 	leaveGrace = 5 * time.Second
-	// refuseTime is how long an input is refused that has ended a process twice, and how long an end counts.
+	// refuseTime is how long an input is refused after it has crashed a process twice, and how long a crash counts.
 	refuseTime = 10 * time.Minute
 	// startTimeout is the default of Spec.StartTimeout.
 	startTimeout = 30 * time.Second

@@ -11,7 +11,7 @@ import (
 // Models run in processes on Linux only.
 
 func connect() (*server, error) {
-	return nil, status.Errorf(status.Unsupported, "models in processes of their own are not supported on %s",
+	return nil, status.Errorf(status.Unsupported, "models in separate processes are not supported on %s",
 		runtime.GOOS)
 }
 

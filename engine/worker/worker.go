@@ -62,7 +62,7 @@ type Worker struct {
 type progress struct {
 	running atomic.Uint64 // the execution under way; 0: none
 	served  atomic.Bool   // an execution has ended
-	stopped atomic.Bool   // this side ended the process
+	stopped atomic.Bool   // this side killed the process
 	// suspects gets what the process executes if it crashes. nil: nothing is noted.
 	suspects atomic.Pointer[Suspects]
 }
@@ -190,13 +190,13 @@ func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tenso
 	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs
 }
 
-// stop ends the process, for a reason that is not its own, and does not wait.
+// stop kills the process, for a reason that is not a crash, and does not wait.
 func (w *Worker) stop() {
 	w.stopped.Store(true)
 	w.p.Kill()
 }
 
-// Kill ends the process at once and waits until its requests are answered. It may be called more than once.
+// Kill kills the process and waits until its requests are answered. It may be called more than once.
 func (w *Worker) Kill() {
 	w.stop()
 	<-w.dead

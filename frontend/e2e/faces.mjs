@@ -18,7 +18,7 @@ export async function faces({ base, page, report, id }) {
   const broken = `e2e_broken_${id}`;
   const ensemble = `e2e_ensemble_${id}`;
 
-  await report.step("a model whose configuration cannot be read says so, and where to mend it", async () => {
+  await report.step("a model whose configuration cannot be read says so, and where to correct it", async () => {
     put(broken, 'platfrom: "onnxruntime_onnx"\n');
     await eventually(() => state(broken), (m) => m?.reason);
     await page.goto(`${base}/#/models/${broken}`);

@@ -24,7 +24,7 @@ type lists struct {
 	rate                                       bool // load is requests per second
 }
 
-// machine is what the default values depend on besides the model.
+// machine is what the default values depend on, in addition to the model.
 type machine struct{ cores, gpus int }
 
 // axes are the axes of a model. Its configuration is completed and normalized. all is false for a model that is only

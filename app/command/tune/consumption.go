@@ -8,7 +8,7 @@ import (
 	"nereid/engine/system/proc"
 )
 
-// consumption is what a process and its descendants use. All figures are zero where the system does not tell them.
+// consumption is what a process and its descendants use. Figures that the system does not report are zero.
 type consumption struct {
 	pid        int
 	begin, end time.Time

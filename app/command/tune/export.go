@@ -101,8 +101,7 @@ func (r *result) inOrder() (out []tune.Trial) {
 				same = append(same, t)
 			}
 		}
-		slices.SortFunc(same, func(a,
-			b tune.Trial) int {
+		slices.SortFunc(same, func(a, b tune.Trial) int {
 			return r.space.LoadOf(a.Candidate) - r.space.LoadOf(b.Candidate)
 		})
 		out = append(out, same...)

@@ -169,7 +169,7 @@ func TestTuneVariants_F038(t *testing.T) {
 		from, err1 := os.Stat(filepath.Join(r.models[0].folder, "1", "data"))
 		to, err2 := os.Stat(filepath.Join(root, name, "1", "data"))
 		if err1 != nil || err2 != nil || os.SameFile(from, to) {
-			t.Errorf("%s shares its file with the model: who writes to one changes the other (%v, %v)", name, err1,
+			t.Errorf("%s shares its file with the model: writing to one changes the other (%v, %v)", name, err1,
 				err2)
 		}
 		if _, err := os.Stat(filepath.Join(root, name, "1", ".swap")); !os.IsNotExist(err) {
@@ -211,7 +211,7 @@ func TestTuneVariantsOfLinks(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %q", name, b, err, want)
 		}
 		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-			t.Errorf("%s is no file of its own: %v", name, err)
+			t.Errorf("%s is not a separate file: %v", name, err)
 		}
 	}
 }

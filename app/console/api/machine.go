@@ -145,7 +145,7 @@ type Framework struct {
 	Log List[string] `json:"log"`
 	// Reason in full, of failed.
 	Reason string `json:"reason"`
-	// Waiting are the models that could not be loaded for want of it.
+	// Waiting are the models that could not be loaded because there was too little.
 	Waiting List[string] `json:"waiting"`
 }
 

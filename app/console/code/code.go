@@ -18,8 +18,8 @@ import (
 // List is what runs, sorted by path. Each path is in it once.
 type List = []api.CodeFile
 
-// Find lists what can run when the model folder dir is loaded under a name with a configuration text: files whose
-// content or name says so, and what Named lists.
+// Find lists what can run when the model folder dir is loaded under a name with a configuration text: files whose name
+// or content says so, and what the configurations of the folder name.
 func Find(dir, name, text string) (List, error) {
 	found, err := named(dir, name, text)
 	if err != nil {
@@ -43,7 +43,8 @@ func Find(dir, name, text string) (List, error) {
 	return found.list(), nil
 }
 
-// Added lists what the text after makes the server run that the text before does not. nil: there is no config.pbtxt.
+// Added lists what the server would run with the configuration text after, and not with before. A nil text stands for
+// a folder without config.pbtxt.
 func Added(dir, name string, before, after *string) (List, error) {
 	old, err := named(dir, name, textOf(before))
 	if err != nil {
@@ -99,7 +100,7 @@ func (r reasons) list() (out List) {
 	return out
 }
 
-// runsByName says what a file is whose name says that it runs, "" for other names.
+// runsByName describes a file whose extension stands for code; "" for other names.
 func runsByName(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".py", ".pyc", ".pyd":

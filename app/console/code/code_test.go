@@ -71,7 +71,7 @@ func TestFind_B13(t *testing.T) {
 			"configs/x.pbtxt: a configuration that is not read here"},
 		{"an execution provider",
 			`optimization { execution_accelerators { cpu_execution_accelerator { name: "mine" } } }`, nil,
-			`config.pbtxt: it names "mine": an execution provider of its own`},
+			`config.pbtxt: it names "mine": an execution provider that this server does not know`},
 		{"a library of a session", `parameters { key: "ep.mine.library_path" value { string_value: "p" } }`,
 			map[string]string{"1/p": "x"}, "1/p: a native library, by the parameter ep.mine.library_path"},
 		{"a script", "", map[string]string{"1/x": "#!/bin/sh"}, "1/x: a script"},

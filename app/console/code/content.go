@@ -14,9 +14,9 @@ import (
 	"nereid/app/console/folders"
 )
 
-const headSize = 512 // bytes that tell what a file is; a tar has its mark at 257
+const headSize = 512 // bytes by which a kind of file is recognized; a tar has its mark at 257
 
-// inspect says what a file is that runs by its content, "" for other files.
+// inspect describes a file whose content is code; "" for other files.
 func inspect(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,7 +30,8 @@ func inspect(path string) (string, error) {
 	return content(f, info.Size()), nil
 }
 
-// content says what runs in a file of this size, "" for nothing. It reads the first bytes, and of a zip the directory.
+// content describes the code in a file of this size; "" if there is none. It reads the first bytes, and the directory
+// of a zip.
 func content(f io.ReaderAt, size int64) string {
 	head := make([]byte, headSize)
 	n, _ := f.ReadAt(head, 0) // what cannot be read is not loaded either
@@ -47,7 +48,7 @@ func content(f io.ReaderAt, size int64) string {
 	return ""
 }
 
-// program says what a file is that begins like this and can run, "" for others.
+// program describes a file that begins with head and can run; "" for others.
 func program(head []byte) string {
 	begins := func(all ...string) bool {
 		for _, s := range all {
@@ -101,7 +102,7 @@ func decompress(head []byte, f io.Reader) []byte {
 	return plain[:n]
 }
 
-// inZip says what runs in a zip, "" for nothing.
+// inZip describes the code in a zip; "" if there is none.
 func inZip(f io.ReaderAt, size int64) string {
 	z, err := folders.OpenZip(f, size)
 	if errors.Is(err, folders.ErrZipTooLarge) {

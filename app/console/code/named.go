@@ -22,7 +22,8 @@ const (
 	maxConfigSize = 1 << 20 // bytes of each
 )
 
-// environmentPath is the parameter that names a Python environment, and modelFolder its text for the model's folder.
+// environmentPath is the parameter that names a Python environment. In its value, modelFolder stands for the model's
+// folder.
 const (
 	environmentPath = "EXECUTION_ENV_PATH"
 	modelFolder     = "$$TRITON_MODEL_DIRECTORY"
@@ -78,7 +79,7 @@ type finder struct {
 	found     reasons
 }
 
-// read adds what one configuration names. What a configuration leaves open follows from the files of a version.
+// read adds what one configuration names. What it leaves out is completed from the files of each version.
 func (m *finder) read(path, text string) {
 	m.config = path
 	cfg, _, faults := modelconfig.Parse(path, []byte(text))
@@ -93,6 +94,7 @@ func (m *finder) read(path, text string) {
 	}
 }
 
+// version adds what a configuration names for one version, whose files are entries.
 func (m *finder) version(version string, cfg *inferencepb.ModelConfig, entries []fs.DirEntry) {
 	cfg = proto.CloneOf(cfg)
 	_ = modelconfig.CompleteBackend(cfg, m.name, entries) // a model without a backend is not loaded
@@ -215,11 +217,11 @@ func (m *finder) parameters(version string, cfg *inferencepb.ModelConfig) {
 	}
 }
 
-// accelerator adds an execution provider that this server does not know, or that is told to load files.
+// accelerator adds an execution provider that this server does not know, or whose parameters name files.
 func (m *finder) accelerator(a *inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator) {
 	known := []string{"cuda", "tensorrt", "openvino", "auto_mixed_precision", "gpu_io"}
 	if !slices.Contains(known, a.GetName()) {
-		m.outside("an execution provider of its own", a.GetName())
+		m.outside("an execution provider that this server does not know", a.GetName())
 	}
 	for key, value := range a.GetParameters() {
 		lower := strings.ToLower(key)

@@ -38,7 +38,7 @@ func TestFixesFollowTheModelFile(t *testing.T) {
 			fixes := fixesOf(tc.fix, tc.line, api.Fault{Line: 1, Col: col, Field: tc.path})
 			if tc.want == "" {
 				if len(fixes) != 0 {
-					t.Errorf("fixes %+v for what one edit does not mend", fixes)
+					t.Errorf("fixes %+v for what one edit does not correct", fixes)
 				}
 				return
 			}

@@ -19,7 +19,7 @@ import (
 
 // cleanUp finishes or undoes the imports that were under way when an earlier process ended, before any model is loaded.
 //
-// An import that was not in service yet is undone, because it may be what ended the process: the model that it
+// An import that was not in service yet is undone, because it may have crashed the server: the model that it
 // replaced is back, and the import is in the trash, or removed if it was not complete. What a finished import replaced
 // goes to the trash. Files that another server is writing in the same repository are left alone. Faults are logged.
 func (h *Handler) cleanUp() {

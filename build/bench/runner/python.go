@@ -108,7 +108,7 @@ func pythonRepository(root string, ours bool) error {
 	return writeRepository(root, models...)
 }
 
-// The cases of Python models besides the loads.
+// The cases of Python models other than the loads.
 const (
 	blsPython   = "python-bls of a Python model"
 	blsBuiltin  = "python-bls of the builtin identity"

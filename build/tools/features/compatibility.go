@@ -66,7 +66,7 @@ func runCompatibility(root, mode string) error {
 // kinds of features that are not missing, in the order of the page, with the head of their list.
 var kinds = []struct{ column, head string }{
 	{"works", "Works, with a test for each"},
-	{"elsewhere", "Works, with tests of its own that `make test` does not run"},
+	{"elsewhere", "Works, with separate tests that `make test` does not run"},
 	{"stand-in", "Built, proven on a stand-in, not yet on a card"},
 	{"no effect", "Accepted, without effect"},
 }

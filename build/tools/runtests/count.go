@@ -131,7 +131,7 @@ func (l *goLog) noteParents(k goTestName, failed bool) {
 	}
 }
 
-// counts reports whether k is a test of its own in the totals.
+// counts reports whether k counts as a test in the totals.
 func (l *goLog) counts(k goTestName, o outcome) bool {
 	failedItself := o == failed && !l.failedWithin[k]
 	switch {

@@ -180,7 +180,7 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 		return err
 	}
 	return status.Errorf(status.InvalidArg,
-		"model '%s' ended its process while %s was loading it: the file is damaged, "+
+		"model '%s' crashed its process while %s was loading it: the file is damaged, "+
 			"or made to do harm, or an operator library failed. %w", m.spec.ModelName, m.o.Runtime, err)
 }
 

@@ -210,7 +210,7 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 	}
 	if op := x.m.info.NoEmpty; count == 0 && op != "" {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
-			"model's operator %s would end the process; send at least one", p.name, x.m.spec.ModelName,
+			"model's operator %s would abort the process; send at least one", p.name, x.m.spec.ModelName,
 			tensor.FormatShape(x.shape), op)
 	}
 	if p.scalar {

@@ -37,7 +37,7 @@ func isolationOf(c *inferencepb.ModelConfig) (string, error) {
 }
 
 // isDangerous reports whether a model should run in processes although its configuration does not say so: a client's
-// values could end the server. The log says why. Without processes, and with implicit states, which processes do not
+// values could crash the server. The log says why. Without processes, and with implicit states, which processes do not
 // have, the model stays in the server.
 func (b *Backend) isDangerous(s *backend.Spec) (bool, error) {
 	_, info, err := modelPath(*s)
@@ -49,11 +49,11 @@ func (b *Backend) isDangerous(s *backend.Spec) (bool, error) {
 		why = append(why, d.Op+" "+d.Why)
 	}
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
-		s.Log.Warn("a client can end the server through this model, which must run inside the server because of its "+
+		s.Log.Warn("a client can crash the server through this model, which must run inside the server because of its "+
 			"implicit states; serve it to trusted clients only", "model", s.ModelName, "reason", why)
 		return false, nil
 	}
-	s.Log.Info("the model runs in a process of its own, because a client's values could end the process; "+
+	s.Log.Info("the model runs in a separate process, because a client's values could crash it; "+
 		"the parameter isolation with the value none keeps it in the server", "model", s.ModelName, "reason", why)
 	return true, nil
 }
@@ -79,12 +79,12 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 	}
 	if b.o.Launcher == nil || len(b.o.Worker) == 0 {
 		return nil, status.Errorf(status.Unsupported,
-			"model '%s' asks for a process of its own, which this program cannot start; take the parameter "+
+			"model '%s' asks for a separate process, which this program cannot start; take the parameter "+
 				"\"isolation\" out", s.ModelName)
 	}
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
 		return nil, status.Errorf(status.Unsupported,
-			"model '%s' has sequence_batching state and asks for a process of its own; take the parameter "+
+			"model '%s' has sequence_batching state and asks for a separate process; take the parameter "+
 				"\"isolation\" out", s.ModelName)
 	}
 	library, err := b.locate()

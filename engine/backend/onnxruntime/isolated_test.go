@@ -95,7 +95,7 @@ func TestIsolationIsRefused(t *testing.T) {
 	bad := isolate(config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{-1}}},
 		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
 	backendtest.TestRefusals(t, isolating(t),
-		backendtest.Refusal{Name: "datatype, told by the process", Spec: sample(t, "identity_fp32", bad),
+		backendtest.Refusal{Name: "datatype, reported by the process", Spec: sample(t, "identity_fp32", bad),
 			Code: status.InvalidArg,
 			Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
 }

@@ -70,7 +70,7 @@ func TestUnpack(t *testing.T) {
 		}
 	}
 	if other, err := unpack(packed(t, "another library"), folder); err != nil || other == path {
-		t.Errorf("another library unpacks to %s, %v; want a path of its own", other, err)
+		t.Errorf("another library unpacks to %s, %v; want a separate path", other, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(folder, "*.part")); len(left) > 0 {
 		t.Errorf("temporary files are left: %v", left)

@@ -79,7 +79,7 @@ func TestOptimizedGraph(t *testing.T) {
 			&inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: -1}}
 	})
 	if found := graphs(); len(found) != 2 {
-		t.Errorf("another level left %q, want a graph of its own", found)
+		t.Errorf("another level left %q, want a separate graph", found)
 	}
 	old := filepath.Join(cache, "optimized", "old.onnx")
 	part := filepath.Join(cache, "optimized", "x.part")

@@ -39,7 +39,7 @@ type environment struct {
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
-	requirements string // a file, for models without an environment of their own; "": none
+	requirements string // a file, for models without a separate environment; "": none
 	log          *slog.Logger
 	env          []string // further variables that installers get; see process.Environ
 	uses         uses

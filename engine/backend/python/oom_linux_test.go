@@ -31,7 +31,7 @@ func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	if procs := os.Getenv(outOfMemoryVar); procs != "" {
-		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { serveOutOfMemory(t, procs) })
+		t.Run("D4 the kernel kills a process when memory is full", func(t *testing.T) { serveOutOfMemory(t, procs) })
 		return
 	}
 	interpreter(t)

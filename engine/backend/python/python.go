@@ -29,7 +29,7 @@ type Options struct {
 	// Folder has the unpacked Python modules and the environments. Other users must not be able to write there. "":
 	// nereid/python in the user's cache folder.
 	Folder string
-	// Requirements is a requirements.txt for all models that have no environment of their own. "": none.
+	// Requirements is a requirements.txt for all models that have no separate environment. "": none.
 	Requirements string
 	// Launcher starts the processes. It is closed after the backend.
 	Launcher *worker.Launcher

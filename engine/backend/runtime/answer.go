@@ -59,7 +59,7 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 		}
 	}
 	buf := x.take(k, dt, data, size)
-	defer buf.Release() // the responses have references of their own
+	defer buf.Release() // the responses have their references
 	if p.cut == nil && !x.batched {
 		if len(x.shape) == 0 {
 			x.shape = append(x.shape, p.dims...)

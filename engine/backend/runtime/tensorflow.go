@@ -67,7 +67,7 @@ func tensorFlowSignature(s backend.Spec, log *slog.Logger) (*modelconfig.Signatu
 	return sig, err
 }
 
-// isSavedModel tells a SavedModel's folder from a graph's file, and makes sure that the platform says the same.
+// isSavedModel distinguishes a SavedModel's folder from a graph's file, and makes sure that the platform says the same.
 func isSavedModel(s backend.Spec, path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {

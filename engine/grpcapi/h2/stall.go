@@ -7,10 +7,10 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// All in this file is about clients that hold a connection or a call and do nothing. One timer of the server looks at
-// all connections. It costs the calls nothing: they count their progress, and the timer compares the counts.
+// This file ends connections and calls whose clients do nothing. One timer of the server checks all connections. It
+// costs the calls little: they count their progress, and the timer compares the counts.
 
-// progress is a count of frames or writes, and what the timer saw of it.
+// progress is a count of frames or writes, with the count that the timer saw last.
 type progress struct {
 	count uint32
 	seen  uint32
@@ -28,7 +28,8 @@ func (p *progress) idle(now int64) int64 {
 	return now - p.since
 }
 
-// watch looks at all connections, now and then again as long as there are any. s.mu is held.
+// watch starts the timer, unless it runs or there are no connections. The timer checks all connections, and calls watch
+// again. s.mu is held.
 func (s *Server) watch() {
 	if s.watched || len(s.conns) == 0 {
 		return
@@ -54,7 +55,8 @@ func (s *Server) watch() {
 	})
 }
 
-// checkConn ends the connection or those of its calls that make no progress for stall nanoseconds.
+// checkConn closes a connection that has made no progress for stall nanoseconds. Otherwise it ends those of its calls
+// that have made none.
 func checkConn(c *conn, now, stall int64) {
 	c.mu.Lock()
 	silent := now - c.reader.lastRead.Load()
@@ -80,11 +82,10 @@ func checkConn(c *conn, now, stall int64) {
 }
 
 var statusStalled = grpcstatus.Error(codes.DeadlineExceeded,
-	"the call's message did not arrive: nothing came for the time that a client may stall")
+	"the call's message did not arrive: the client sent nothing for too long; send the call again")
 
-// check ends a call whose message does not arrive, or whose client does not take its answer. A call that may
-// have more messages may be silent between them. One that gets many may take a while for each.
-// c.mu is held.
+// check ends a call whose message does not arrive, or whose client does not read the response. A client that streams
+// may be silent between messages. A client that receives a stream may take streamStalls times as long. c.mu is held.
 func (s *Stream) check(now, stall int64) {
 	c := s.c
 	idle := s.progress.idle(now)

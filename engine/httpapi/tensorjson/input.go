@@ -186,7 +186,7 @@ func (p *Parser) inputShape(in *input) error {
 	return err
 }
 
-// data reads an input's data into memory of its own. Arrays may nest in any way: only the order and the number of the
+// data reads an input's data into new memory. Arrays may nest in any way: only the order and the number of the
 // values count. Memory is bounded by the document, in which each value takes two bytes or more.
 func (p *Parser) data(in *input) error {
 	if p.s.Peek() != '[' {

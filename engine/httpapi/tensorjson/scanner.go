@@ -143,7 +143,7 @@ func (s *Scanner) space() byte {
 	return 0
 }
 
-// Peek returns the first byte of the value that the scanner stands on, 0 at the end. It tells the kind of the value:
+// Peek returns the first byte of the value that the scanner stands on, 0 at the end. It shows the kind of the value:
 // '{', '[', '"', 't' or 'f', 'n', otherwise a number or an error.
 func (s *Scanner) Peek() byte {
 	if s.pos < len(s.doc) {

@@ -185,7 +185,7 @@ func (s *storage) testChange(t *testing.T) {
 	}
 	old := make([]byte, 8)
 	if n, _ := b.Read(old); string(old[:n]) != "old" {
-		t.Errorf("who had the old file open reads %q", old[:n])
+		t.Errorf("a reader of the old file gets %q", old[:n])
 	}
 	s.remove(t, "change/m/1/a.bin")
 	s.remove(t, "change/m/1/b.bin")

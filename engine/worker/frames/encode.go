@@ -73,7 +73,7 @@ func (e *Encoder) Bytes(b []byte) { e.buf = append(e.buf, b...) }
 func (e *Encoder) tensor(t *tensor.Tensor) error {
 	if len(t.Name) > math.MaxUint16 || len(t.Shape) > math.MaxUint8 {
 		return status.Errorf(status.InvalidArg,
-			"tensor '%.64s' has a name or a shape that is too long for a model in a process of its own", t.Name)
+			"tensor '%.64s' has a name or a shape that is too long for a model in a separate process", t.Name)
 	}
 	start := len(e.buf)
 	e.u32(0)
@@ -153,7 +153,7 @@ func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 		len(r.Inputs) > math.MaxUint16 || len(r.Outputs) > math.MaxUint16 {
 		return status.New(status.InvalidArg,
 			"the request has an id, a correlation ID or a number of tensors that is too long "+
-				"for a model in a process of its own")
+				"for a model in a separate process")
 	}
 	start := len(e.buf)
 	e.u32(0)

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// guard is a shell that kills the process groups when the server has ended, for whatever reason, and what the processes
-// have started in other groups; see kin_linux.go. The processes themselves die by the kernel's signal.
+// guard is a shell that outlives the server. When the server has ended, for whatever reason, it kills the process
+// groups, and what the processes have started in other groups; see kin_linux.go. The kernel kills the processes
+// themselves.
 type guard struct {
 	pipe *os.File
 	proc *os.Process

@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a model's process starts is to end with it, also in another session or process group. Its kin is found in two
-// ways. All have the variable idVar, which children inherit. A process that was started with another environment is
-// found as a descendant, if it still is one when the server ends the model's process.
+// The processes that a model's process has started, its kin, must end with it, also in another session or process
+// group. They are found in two ways. Children inherit the variable idVar. A process that was started with another
+// environment is found as a descendant, if it still is one when the server kills the model's process.
 
 // idVar names a process and all that it starts: the launcher's id, which no other launcher has, and a number.
 const idVar = "NEREID_PROCESS_ID"
 
 func (l *Launcher) newID() string { return l.id + "-" + strconv.FormatUint(l.last.Add(1), 10) }
 
-// kin is a process. The start time tells it from a later process of the same number.
+// kin is a process. Its start time distinguishes it from a later process of the same number.
 type kin struct {
 	pid   int
 	start string
 }
 
-// NoteKin notes the descendants of the process, which is about to be ended. They are killed when it has ended.
+// NoteKin notes the descendants of the process, which is about to be killed. They are killed after it.
 func (p *Process) NoteKin() {
 	found := descendants(p.PID, nil)
 	p.mu.Lock()
@@ -67,7 +67,7 @@ func startTime(pid int) string {
 	return fields[19]
 }
 
-// killKin kills what the process has started and is still there. The process has ended.
+// killKin kills what the process has started and still runs. The process itself has ended.
 func (p *Process) killKin() {
 	p.mu.Lock()
 	for _, k := range p.kin {

@@ -112,7 +112,7 @@ type Process struct {
 	kin []kin // guarded by mu: see NoteKin
 }
 
-// Kill sends the process a signal that ends it. It may have ended before.
+// Kill kills the process, which may have ended before.
 func (p *Process) Kill() {
 	p.NoteKin()
 	_ = p.proc.Kill()

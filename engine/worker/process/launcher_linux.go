@@ -17,7 +17,7 @@ func (l *Launcher) run() {
 	}
 }
 
-// notifyGuard tells the guard that a process group has been started, or has ended.
+// notifyGuard notifies the guard that a process group has been started, or has ended.
 func (l *Launcher) notifyGuard(pgid int, alive bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

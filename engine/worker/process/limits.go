@@ -22,7 +22,7 @@ type Limits struct {
 	Processes uint64
 	// Execute is the longest that an execution may take before the process is killed. 0: there is no limit.
 	Execute time.Duration
-	// Abandoned is the longest that an execution may go on that no client waits for. Then the process is killed. 0: a
+	// Abandoned is how long an execution may go on after its last client has left. Then the process is killed. 0: a
 	// minute.
 	Abandoned time.Duration
 }

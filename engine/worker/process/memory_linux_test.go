@@ -23,7 +23,7 @@ func TestOOMAccount(t *testing.T) {
 		t.Error("a process that the kernel ended is not out of memory")
 	}
 	if a.since(second) {
-		t.Error("the end of one process tells of another")
+		t.Error("the end of one process reports another")
 	}
 	third := a.before()
 	kernel++

@@ -13,7 +13,7 @@ import (
 
 // Start returns Unsupported.
 func (l *Launcher) Start(Spec) (*Process, error) {
-	return nil, status.Errorf(status.Unsupported, "models in processes of their own are not supported on %s",
+	return nil, status.Errorf(status.Unsupported, "models in separate processes are not supported on %s",
 		runtime.GOOS)
 }
 

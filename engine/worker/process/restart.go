@@ -5,8 +5,8 @@ import "time"
 // Restarts decides when a process that has ended is started again. The first restart is at once. If that process ends
 // too, the next one waits for secondWait, and each further end in a row doubles the wait, up to longestWait. A
 // process that has done its work, or has lived for healthyAfter, begins a new row. Only failed starts end the
-// restarts: a request that crashes the process must not turn the model off for other clients, nor must the kernel
-// when it is out of memory. The zero value is ready to use; it is not safe for concurrent use.
+// restarts. A request that crashes the process must not turn the model off for other clients, and neither must the
+// kernel's out-of-memory killer. The zero value is ready to use; it is not safe for concurrent use.
 type Restarts struct {
 	failed int // starts in a row
 	wait   time.Duration

@@ -10,7 +10,7 @@ afterEach(cleanup);
 
 describe("FaultList", () => {
   const fault: Fault = { line: 3, col: 7, endLine: 3, endCol: 9, severity: "error", message: "unknown field", field: "x", fixes: [{ label: "use y", edits: [] }] };
-  it("shows place, text and fix, and tells what was clicked", async () => {
+  it("shows place, text and fix, and reports what was clicked", async () => {
     const onreveal = vi.fn();
     const onfix = vi.fn();
     const onrecheck = vi.fn();

@@ -406,7 +406,7 @@ export interface Sample {
  *
  *  1. POST /api/imports makes it: from a path (answers staged), or empty for an upload (answers uploading).
  *  2. Upload only: PUT each file, in any number of requests at once, then POST …/analyze. A single .onnx file,
- *     a single zip and a folder tree are uploaded the same way; the paths tell them apart:
+ *     a single zip and a folder tree are uploaded the same way; the paths distinguish them:
  *     "model.onnx", "bundle.zip", "digits/1/model.onnx".
  *  3. PUT …/config as often as wanted: name, repository and configuration are checked again.
  *  4. POST …/commit copies it into the repository and loads it. Progress comes by the stream's topic import;
@@ -695,7 +695,7 @@ export interface Framework {
   log: string[];
   /** Reason in full, of failed. */
   reason: string;
-  /** Waiting are the models that could not be loaded for want of it. */
+  /** Waiting are the models that could not be loaded because there was too little. */
   waiting: string[];
 }
 

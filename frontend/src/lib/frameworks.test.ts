@@ -24,7 +24,7 @@ describe("frameworks", () => {
     frameworks.ask(null);
     expect(frameworks.asking).toBeNull();
   });
-  it("tells how an installation ended, once", () => {
+  it("reports how an installation ended, once", () => {
     frameworks.all = [{ ...torch, state: "installing" }];
     frameworks.put({ ...torch, state: "failed", reason: "no room" });
     frameworks.put({ ...torch, state: "failed", reason: "no room" });

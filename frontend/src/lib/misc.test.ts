@@ -137,7 +137,7 @@ describe("router.leaveFor", () => {
     expect(router.route).toEqual({ view: "models" });
     expect(await router.leaveFor(href.models)).toBe(true); // there already
   });
-  it("tells that unsaved changes keep the page", async () => {
+  it("reports that unsaved changes keep the page", async () => {
     await router.leaveFor("#/models/m");
     router.leave = () => false;
     expect(await router.leaveFor(href.models)).toBe(false);

@@ -24,9 +24,9 @@ type Info struct {
 	External bool
 	// InputRank is the highest rank of an input.
 	InputRank int
-	// Dangers are the operators that may end the process because of a client's values.
+	// Dangers are the operators that may crash the process because of a client's values.
 	Dangers []Danger
-	// NoEmpty is an operator that may end the process because of a tensor without elements, "" if there is none.
+	// NoEmpty is an operator that may abort the process because of a tensor without elements, "" if there is none.
 	NoEmpty string
 }
 

@@ -2,6 +2,9 @@ package onnxfile
 
 import "slices"
 
+// This file finds operators with which a client's request could crash the server. A model with one runs in processes;
+// see isolated.go of package onnxruntime. The numbers of fields are those of onnx.proto.
+
 // hazard says which values of an operator must not come from a client.
 type hazard struct {
 	inputs []int
@@ -14,7 +17,7 @@ const (
 	readsBeyond = "does not check the shape, and reads beyond its input"
 )
 
-// hazards are the operators of ONNX Runtime 1.31 that may end the process because of an input, by ONNX's name or
+// hazards are the operators of ONNX Runtime 1.31 that may crash the process because of an input, by ONNX's name or
 // "com.microsoft." and the name. Integer divisions are not here, because package capi survives them. make fuzz-onnx
 // looks for others.
 var hazards = map[string]hazard{
@@ -63,7 +66,7 @@ var shrinkers = map[string][]int{
 	"com.microsoft.NhwcMaxPool": {0}, "com.microsoft.QLinearAveragePool": {0},
 }
 
-// Danger is an operator of a model that may end the process by what a client sends.
+// Danger is an operator of a model that may crash the process because of what a client sends.
 type Danger struct {
 	Op  string // its type
 	Why string // "allocates ..."
@@ -81,7 +84,7 @@ type scope struct {
 	values map[string]value
 }
 
-// value returns what is known of a tensor. Of an unknown name the worst is assumed.
+// value returns what is known of a tensor. For an unknown name it assumes the worst.
 func (s *scope) value(name string) value {
 	for ; s != nil; s = s.parent {
 		if v, ok := s.values[name]; ok {
@@ -98,10 +101,10 @@ type nodeInfo struct {
 	graphs          []field
 }
 
-// dangers sets Dangers and NoEmpty. The messages are known to be well-formed and not to nest too deep.
+// dangers sets Info.Dangers and Info.NoEmpty. The messages are known to be well-formed and not to nest too deep.
 func (c *checker) dangers() error {
 	err := c.fields(0, c.size, func(f field) error {
-		if f.number == 1 && f.wire == 0 {
+		if f.number == 1 && f.wire == 0 { // ir_version
 			c.version = f.value
 		}
 		return nil
@@ -111,9 +114,9 @@ func (c *checker) dangers() error {
 	}
 	return c.fields(0, c.size, func(f field) error {
 		switch {
-		case f.number == 7 && f.wire == 2:
+		case f.number == 7 && f.wire == 2: // graph
 			return c.findDangers(f.off, f.end, nil)
-		case f.number == 25 && f.wire == 2:
+		case f.number == 25 && f.wire == 2: // functions
 			return c.functionDangers(f)
 		}
 		return nil
@@ -124,6 +127,7 @@ func (c *checker) dangers() error {
 // are fixed if they depend on constants and on shapes only.
 func (c *checker) findDangers(off, end int64, parent *scope) error {
 	s := &scope{parent: parent, values: map[string]value{}}
+	// names records v for the tensors in a field of the graph, whose field number in is the name.
 	names := func(number, in int, v value) error {
 		return c.fields(off, end, func(f field) error {
 			if f.number != number || f.wire != 2 {
@@ -152,7 +156,7 @@ func (c *checker) findDangers(off, end int64, parent *scope) error {
 		return err
 	}
 	return c.fields(off, end, func(f field) error {
-		if f.number != 1 || f.wire != 2 {
+		if f.number != 1 || f.wire != 2 { // node
 			return nil
 		}
 		return c.nodeDangers(f, s)
@@ -163,13 +167,14 @@ func (c *checker) findDangers(off, end int64, parent *scope) error {
 func (c *checker) functionDangers(at field) error {
 	s := &scope{values: map[string]value{}}
 	return c.fields(at.off, at.end, func(f field) error {
-		if f.number != 7 || f.wire != 2 {
+		if f.number != 7 || f.wire != 2 { // node
 			return nil
 		}
 		return c.nodeDangers(f, s)
 	})
 }
 
+// nodeDangers records the dangers of a node and of its inner graphs, and in s what is known of its outputs.
 func (c *checker) nodeDangers(at field, s *scope) error {
 	n, err := c.node(at)
 	if err != nil {
@@ -185,10 +190,10 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 	if noEmpty[n.op] {
 		c.info.NoEmpty = n.op
 		if known.shrunk {
-			c.danger(Danger{n.op, "aborts if its input is empty, which pooling, slicing and the like can bring about"})
+			c.danger(Danger{n.op, "aborts if its input is empty, which can happen after pooling, slicing and the like"})
 		}
 	}
-	open := func(inputs []int) bool {
+	open := func(inputs []int) bool { // whether a client's values can influence one of them
 		return slices.ContainsFunc(inputs, func(i int) bool {
 			return i < len(n.inputs) && n.inputs[i] != "" && !s.value(n.inputs[i]).fixed
 		})
@@ -226,9 +231,9 @@ func (c *checker) node(at field) (n nodeInfo, err error) {
 			return nil
 		}
 		switch f.number {
-		case 5:
+		case 5: // attribute
 			return c.fields(f.off, f.end, func(a field) error {
-				if (a.number == 6 || a.number == 11) && a.wire == 2 {
+				if (a.number == 6 || a.number == 11) && a.wire == 2 { // g, graphs
 					n.graphs = append(n.graphs, a)
 				}
 				return nil

@@ -146,7 +146,7 @@ class Up:
         self._lock = threading.Lock()
 
     def begin(self, ticket):
-        """Tells the server that the request's execution begins."""
+        """Reports to the server that the request's execution begins."""
         _TICKET.pack_into(self._mapped.map, 0, ticket)
 
     def held(self):

@@ -144,7 +144,7 @@ class Runtime:
 
     def empty(self, shape, dtype):
         if dtype == np.object_:
-            raise pb.TritonModelException("empty makes arrays of numbers; BYTES tensors have no memory of their own")
+            raise pb.TritonModelException("empty makes arrays of numbers; BYTES tensors have no memory of fixed size")
         return self._up.empty(shape, dtype)
 
     def free_memory(self):
