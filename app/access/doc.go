@@ -6,5 +6,7 @@
 // immutable table behind an atomic pointer, without a lock, an allocation or the database. Only hashes are compared,
 // so the time of the comparison reveals nothing about a token. When Revoke returns, the table no longer has the token.
 //
+// An Entry decides who may use the GUI: its links work once, and open a session of a browser.
+//
 // The package starts no goroutine. The caller says what a request of its protocol needs; see Request.Needs.
 package access

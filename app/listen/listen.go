@@ -1,5 +1,5 @@
 // Package listen opens the sockets of the server: its endpoints, connections inside the process, and listeners whose
-// connections end with them.
+// connections end with them. A Guard limits the connections of a net/http server and the time that clients may hang.
 package listen
 
 import (

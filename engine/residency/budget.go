@@ -8,9 +8,9 @@ import (
 	"nereid/engine/infer"
 )
 
-// Budget says how much memory models may take. A model that does not fit stays in service without being loaded. Its
-// next request loads it, and the models used longest ago are evicted for it. A model that has a
-// live sequence or is pinned is not evicted. A model that executes requests is evicted only after Patience.
+// Budget says how much memory models may take; tensor.Budget is that of requests. A model that does not fit stays in
+// service without being loaded. Its next request loads it, and the models used longest ago are evicted for it. A model
+// that has a live sequence or is pinned is not evicted. A model that executes requests is evicted only after Patience.
 type Budget struct {
 	// Host is the budget of the machine's memory in bytes. 0: no limit.
 	Host int64

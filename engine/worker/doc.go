@@ -4,7 +4,8 @@
 // The package does not know which language a process is written in: frames/PROTOCOL.md is the contract. A backend
 // makes one Launcher, describes a process by a Spec and executes batches on the Worker that Start returns, or on a
 // Supervisor, which replaces a worker that has ended. A fault in a process fails the requests that it had and nothing
-// else. Serve is the other side of the protocol, for processes that are written in Go.
+// else. Suspects refuse inputs that crash processes, and a watch kills a process that works for no client. Serve is the
+// other side of the protocol, for processes that are written in Go.
 //
 // The parts below it: frames encodes and decodes messages, arena is the shared memory, process starts and limits
 // processes.

@@ -10,7 +10,7 @@
 // memory of the instance, so that ONNX Runtime's values around that memory can be reused.
 //
 // A model runs in processes (package isolation) if its configuration says so, or if package onnxfile finds an operator
-// that a client's values could make crash the process. Package capi survives integer divisions that trap.
+// whose inputs from a client could crash the process. Package capi survives integer divisions that trap.
 //
 // Instances of a model without thread counts share one session. It computes on the thread pool of the process. A light
 // model computes on the calling thread only, because waking other threads would cost more than it gains. ONNX Runtime

@@ -1,6 +1,6 @@
-// Package process starts the processes of models and ends them: with limits on what they take, their output in the
-// log, the memory and the socket that they share with the server, and a guard that ends them all when the server is
-// killed. It also decides when a process that has ended is started again.
+// Package process starts and kills the processes of models. It limits what they take, puts their output into the log,
+// and makes the memory and the socket that they share with the server. A guard kills them all when the server is
+// killed. The package also decides when a process that has ended is started again.
 //
 // It does not know what a process says on its socket. Linux only; elsewhere Start returns Unsupported.
 //

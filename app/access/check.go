@@ -43,7 +43,7 @@ type Request struct {
 	Needs Scope
 }
 
-// table is an immutable state of the guard.
+// table is an immutable state of a guard.
 type table struct {
 	scopes     map[hash]Scope
 	required   bool     // a request needs a token
