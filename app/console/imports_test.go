@@ -382,3 +382,21 @@ func TestConsentIsForTheListThatWasShown_B13(t *testing.T) {
 		t.Errorf("commit after the second question = %+v", im)
 	}
 }
+
+// If the model that an import replaced cannot be put back, it is kept all the same: beside its place, from where the
+// next start takes it.
+func TestB23ReplacedModelIsKeptIfItCannotBePutBack(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := r.Upload("", map[string]string{"broken/1/model.onnx": "bad and gone"})
+	im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "ready"})
+	if im = commit(r, im, api.ImportCommit{Replace: true}); im.State != api.ImportFailed {
+		t.Fatalf("committed = %+v", im)
+	}
+	kept, _ := filepath.Glob(filepath.Join(r.Repo, ".nereid-*/1/model.onnx"))
+	if len(kept) != 1 {
+		t.Fatalf("the model that was there is gone: %v", kept)
+	}
+	if text, err := os.ReadFile(kept[0]); err != nil || string(text) != "good" {
+		t.Errorf("the model that was there: %q, %v", text, err)
+	}
+}

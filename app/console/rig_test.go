@@ -39,6 +39,11 @@ func (b fileBackend) Load(ctx context.Context, s backend.Spec) (backend.Model, e
 	if err != nil {
 		return nil, status.Errorf(status.NotFound, "model file: %w", err)
 	}
+	if string(text) == "bad and gone" {
+		if err := os.RemoveAll(filepath.Dir(s.VersionFolder)); err != nil {
+			return nil, err
+		}
+	}
 	if strings.HasPrefix(string(text), "bad") {
 		return nil, status.New(status.InvalidArg, "the model file is broken")
 	}

@@ -79,7 +79,8 @@ func Move(from, to string) error {
 	if err := os.Rename(from, gone); err != nil {
 		return err
 	}
-	return os.RemoveAll(gone)
+	_ = os.RemoveAll(gone) // the target is complete; what stays here, the next start removes
+	return nil
 }
 
 // copyTree copies regular files, folders and links. It refuses other files.

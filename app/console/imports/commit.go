@@ -163,6 +163,7 @@ func (h *Handler) install(ctx context.Context, s *staged, in incoming) error {
 	before := h.inService(in.name)
 	replaced, err := h.swapAndLoad(ctx, j, part, place, in.name)
 	if err != nil {
+		keep = replaced // it could not be put back: the next start does that, or moves it to the trash
 		h.Writer.SetOutcome(ctx, &rev, api.SaveFailed, strings.TrimSpace(err.Error()))
 		if old != nil || text != nil {
 			h.Writer.Note(ctx, store.Revision{Model: in.name, Source: store.SourceRestore, Restores: rev.ID,
@@ -224,22 +225,23 @@ func (h *Handler) inService(name string) []int64 {
 
 // swapAndLoad puts the folder part in the place of a model and loads it. An existing model is exchanged in one step, so
 // that polling never finds the place empty. If the load fails, the exchange is undone. replaced reports that part is
-// now the folder that was there before.
+// now the folder that was there before; together with an error, that it could not be put back.
 func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name string) (replaced bool, err error) {
 	_, err = os.Lstat(place)
 	switch {
 	case err == nil:
-		replaced, err = true, folders.Exchange(part, place)
+		err = folders.Exchange(part, place)
+		replaced = err == nil
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.Rename(part, place)
 	}
-	if err == nil {
-		err = durable.SyncFolder(filepath.Dir(place))
-	}
 	if err != nil {
-		return replaced, err
+		return false, err
 	}
-	if err = h.Engine.Reload(ctx, name); err == nil {
+	if err = durable.SyncFolder(filepath.Dir(place)); err == nil {
+		err = h.Engine.Reload(ctx, name)
+	}
+	if err == nil {
 		err = j.placed(place)
 	}
 	switch {
@@ -260,7 +262,7 @@ func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name
 	if err := h.Engine.Reload(context.WithoutCancel(ctx), name); err != nil {
 		h.Log.Warn("a model does not load again after a failed replacement", "model", name, "err", err)
 	}
-	return true, err
+	return false, err
 }
 
 // step publishes how far a commit is.

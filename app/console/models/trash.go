@@ -46,7 +46,10 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 		err = folders.Move(folder, filepath.Join(at, "model"))
 	}
 	if err != nil {
-		return item, errors.Join(err, os.RemoveAll(at))
+		if _, there := os.Lstat(filepath.Join(at, "model")); there != nil {
+			err = errors.Join(err, os.RemoveAll(at))
+		} // else it is complete, and may be the only one
+		return item, err
 	}
 	return item, nil
 }
