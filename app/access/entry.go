@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -120,14 +119,9 @@ func (e *Entry) makeRoom() {
 	delete(e.sessions, first)
 }
 
-// userOf returns the user of a request's client, or anyUser.
+// userOf returns the user of a request's client, or anyUser. The server's ConnContext is socket.NewContext.
 func userOf(r *http.Request) int {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	remote, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return anyUser
-	}
-	uid, known := socket.PeerUser(local, net.TCPAddrFromAddrPort(remote))
+	uid, known := socket.PeerUser(socket.FromContext(r.Context()))
 	if !known {
 		return anyUser
 	}

@@ -27,6 +27,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/system/affinity"
+	"nereid/engine/system/socket"
 	"nereid/engine/tensor"
 	"nereid/store"
 )
@@ -167,6 +168,7 @@ func (c *Console) Server() *http.Server {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return c.tasks.Context() },
+		ConnContext:       socket.NewContext, // for Entry
 	}
 }
 

@@ -127,6 +127,9 @@ type guarded struct {
 	writing atomic.Bool  // Write is running
 }
 
+// NetConn returns the connection that is guarded.
+func (c *guarded) NetConn() net.Conn { return c.Conn }
+
 // Read reads, and notes that something came.
 func (c *guarded) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/stats"
 
 	"nereid/engine/grpcapi/h2"
+	"nereid/engine/system/socket"
 	"nereid/engine/tensor"
 )
 
@@ -55,7 +58,10 @@ func newServer(t testing.TB, o Options) *Server {
 }
 
 // grpcGo is grpc-go's server as a transport.
-type grpcGo struct{ *grpc.Server }
+type grpcGo struct {
+	*grpc.Server
+	conns *openConns
+}
 
 func newGRPCGo(s *Server, o *Options) grpcGo {
 	opts := []grpc.ServerOption{
@@ -73,7 +79,8 @@ func newGRPCGo(s *Server, o *Options) grpcGo {
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	t := grpcGo{grpc.NewServer(opts...)}
+	conns := &openConns{}
+	t := grpcGo{grpc.NewServer(append(opts, grpc.StatsHandler(conns))...), conns}
 	s.register(t, o.Reflection)
 	return t
 }
@@ -89,11 +96,40 @@ func (g grpcGo) RegisterService(d *grpc.ServiceDesc, impl any) {
 
 // Serve is grpc-go's, with the error of package h2 for a server that has been stopped.
 func (g grpcGo) Serve(l net.Listener) error {
-	err := g.Server.Serve(l)
+	err := g.Server.Serve(connListener{l, g.conns})
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return h2.ErrStopped
 	}
 	return err
+}
+
+// openConns puts the connection of a call into its context, as package h2 does.
+type openConns struct {
+	all sync.Map // net.Conn by its remote address
+}
+
+func (o *openConns) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
+	if c, ok := o.all.Load(info.RemoteAddr.String()); ok {
+		return socket.NewContext(ctx, c.(net.Conn))
+	}
+	return ctx
+}
+
+func (*openConns) HandleConn(context.Context, stats.ConnStats)                     {}
+func (*openConns) HandleRPC(context.Context, stats.RPCStats)                       {}
+func (*openConns) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+type connListener struct {
+	net.Listener
+	conns *openConns
+}
+
+func (l connListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.conns.all.Store(c.RemoteAddr().String(), c)
+	}
+	return c, err
 }
 
 // grpcGoCodec passes a received request in one buffer, as package h2 does.

@@ -3,8 +3,6 @@ package grpcapi
 import (
 	"context"
 
-	"google.golang.org/grpc/peer"
-
 	pb "nereid/engine/inferencepb"
 	"nereid/engine/shm"
 	"nereid/engine/system/socket"
@@ -38,13 +36,7 @@ func (s sharedMemoryService) systemRegister(
 
 // userOf returns the user of a call's client.
 func userOf(ctx context.Context) shm.Client {
-	return func() (int, bool) {
-		p, ok := peer.FromContext(ctx)
-		if !ok {
-			return 0, false
-		}
-		return socket.PeerUser(p.LocalAddr, p.Addr)
-	}
+	return func() (int, bool) { return socket.PeerUser(socket.FromContext(ctx)) }
 }
 
 func (s sharedMemoryService) systemUnregister(

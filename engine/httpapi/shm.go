@@ -42,7 +42,7 @@ func (k regionKind) register(s *Server, x *exchange) error {
 			return registerCUDA(s.regions, region, body)
 		}
 		return registerSystem(s.regions, region, body, func() (int, bool) {
-			return socket.PeerUser(x.conn.LocalAddr(), x.conn.RemoteAddr())
+			return socket.PeerUser(x.conn.Conn)
 		})
 	})
 }

@@ -182,7 +182,8 @@ func (s *Server) serve(c *conn) {
 	c.socket, _ = c.nc.(*socket.Conn)
 	_, isTCP := c.nc.(*net.TCPConn)
 	c.write.copyAll = !isTCP && c.socket == nil
-	c.ctx, c.cancel = context.WithCancel(peer.NewContext(context.Background(), remote))
+	base := socket.NewContext(context.Background(), c.nc)
+	c.ctx, c.cancel = context.WithCancel(peer.NewContext(base, remote))
 	c.reader.headers = newHeaderReader(c)
 	c.startTimers()
 	c.serve()

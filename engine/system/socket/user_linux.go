@@ -21,19 +21,39 @@ import (
 var errNoUser = errors.New("no process of this machine has the other end")
 
 // PeerUser returns the user whose process opened the other end of a loopback TCP connection. It is false for other
-// connections, for one that its client has closed, and for a user that this process cannot tell from others. Source:
-// sock_diag(7); where that is not allowed, /proc/net/tcp and tcp6.
-func PeerUser(local, remote net.Addr) (uid int, known bool) {
-	here, ok := tcpAddress(local)
-	there, ok2 := tcpAddress(remote)
+// connections, for one that its client has closed, and for a user that this process cannot tell from others. c may be
+// nil. Source: sock_diag(7); where that is not allowed, /proc/net/tcp and tcp6.
+func PeerUser(c net.Conn) (uid int, known bool) {
+	raw, err := descriptor(c)
+	if err != nil {
+		return 0, false
+	}
+	here, ok := tcpAddress(c.LocalAddr())
+	there, ok2 := tcpAddress(c.RemoteAddr())
 	if !ok || !ok2 || !there.Addr().IsLoopback() {
 		return 0, false
 	}
-	uid, err := askKernel(there, here)
-	if err != nil {
+	if uid, err = askKernel(there, here); err != nil {
 		uid, err = searchTables(there, here)
 	}
-	return uid, err == nil && !isOverflow(uid)
+	// This comes last. After a reset, another client may have got the same port, and it is the one that was found.
+	return uid, err == nil && !isOverflow(uid) && isConnected(raw)
+}
+
+// isConnected reports whether no other connection can have had the addresses of this one until now.
+func isConnected(raw syscall.RawConn) bool {
+	var info *unix.TCPInfo
+	var err error
+	if cerr := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); cerr != nil || err != nil {
+		return false
+	}
+	switch info.State {
+	case established, finWait1, finWait2, closeWait:
+		return true
+	}
+	return false
 }
 
 func tcpAddress(a net.Addr) (netip.AddrPort, bool) {
@@ -61,6 +81,7 @@ const (
 	established = 1
 	finWait1    = 4
 	finWait2    = 5
+	closeWait   = 8 // it may still send, but its peer may not
 )
 
 func isOpen(state, inode uint64) bool {

@@ -39,10 +39,10 @@ func TestPeerUser(t *testing.T) {
 				t.Errorf("%s, %s: %d, %v; want %d", at, name, uid, err, os.Getuid())
 			}
 		}
-		if uid, known := PeerUser(server.LocalAddr(), server.RemoteAddr()); !known || uid != os.Getuid() {
+		if uid, known := PeerUser(server); !known || uid != os.Getuid() {
 			t.Errorf("%s: %d %v", at, uid, known)
 		}
-		if _, known := PeerUser(server.LocalAddr(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}); known {
+		if _, known := PeerUser(remoteConn{server}); known {
 			t.Error("a user of another machine is known")
 		}
 		if err := client.Close(); err != nil {
@@ -57,6 +57,60 @@ func TestPeerUser(t *testing.T) {
 				t.Errorf("%s, %s: a closed connection is that of user %d", at, name, uid)
 			}
 		}
+	}
+}
+
+// remoteConn is a connection that seems to come from another machine.
+type remoteConn struct{ net.Conn }
+
+func (c remoteConn) NetConn() net.Conn  { return c.Conn }
+func (remoteConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9} }
+
+// A client that resets its connection leaves its port to the next one. The server may read the request only then, and
+// must not take it for one of the next client's user.
+func TestPeerUserOfAResetConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	first, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write([]byte("request")); err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	port := first.LocalAddr()
+	if err := first.(*net.TCPConn).SetLinger(0); err != nil { // Close resets
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := (&net.Dialer{LocalAddr: port}).Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if n, err := server.Read(make([]byte, 10)); n != 7 {
+		t.Fatalf("the request of the first client: %d bytes, %v", n, err)
+	}
+	if uid, known := PeerUser(server); known {
+		t.Errorf("the request of a client that has gone is one of user %d, who has its port now", uid)
+	}
+	next, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if uid, known := PeerUser(next); !known || uid != os.Getuid() {
+		t.Errorf("the second client: %d %v", uid, known)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // PeerUser knows no user on this system.
-func PeerUser(_, _ net.Addr) (uid int, known bool) { return 0, false }
+func PeerUser(net.Conn) (uid int, known bool) { return 0, false }
 
 // UnixPeer knows no user on this system.
 func UnixPeer(syscall.RawConn) (uid int, known bool) { return 0, false }
