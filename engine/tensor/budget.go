@@ -100,11 +100,15 @@ func (b *Budget) try(n int64) bool {
 	if n <= reserve {
 		limit += limit / 4
 	}
-	if b.used.Add(n) <= limit {
-		return true
+	for {
+		used := b.used.Load()
+		if used+n > limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	b.used.Add(-n)
-	return false
 }
 
 func (b *Budget) wait(n int64, patience time.Duration) bool {

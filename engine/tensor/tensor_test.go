@@ -268,3 +268,31 @@ func TestRatio(t *testing.T) {
 		}
 	}
 }
+
+// A request that does not fit takes no memory from others while it is refused.
+func TestBudgetRefusalsDoNotDisturbOthers_A25(t *testing.T) {
+	const limit = 1 << 20
+	b := NewBudget(limit)
+	b.Add(1)
+	refused := make(chan struct{})
+	go func() {
+		defer close(refused)
+		for range 2_000_000 {
+			_ = b.try(limit) // never fits
+		}
+	}()
+	for {
+		select {
+		case <-refused:
+			if n := b.Used(); n != 1 {
+				t.Errorf("%d bytes are in use, want 1", n)
+			}
+			return
+		default:
+		}
+		if !b.try(limit / 2) {
+			t.Fatal("there is room, but it was refused")
+		}
+		b.Give(limit / 2)
+	}
+}

@@ -88,16 +88,20 @@ var statusStalled = grpcstatus.Error(codes.DeadlineExceeded,
 // may be silent between messages. A client that receives a stream may take streamStalls times as long. c.mu is held.
 func (s *Stream) check(now, stall int64) {
 	c := s.c
-	idle := s.progress.idle(now)
 	single := s.req.method == nil || !s.req.method.clientStreams
 	sending := s.send.queued > 0
+	receiving := !s.finished && !s.remoteClosed && (single || s.within.Load())
+	if !sending && !receiving {
+		s.progress.since = 0 // the time in which nothing is expected does not count
+		return
+	}
+	idle := s.progress.idle(now)
 	switch {
-	case s.finished && !sending || s.remoteClosed && !sending:
 	case sending && s.req.method != nil && s.req.method.serverStreams && idle <= streamStalls*stall:
 	case idle <= stall:
 	case sending:
 		c.reset(s, codeCancel, statusCancelled)
-	case single || s.within.Load():
+	default:
 		c.finish(s, statusStalled)
 		if s.call != nil {
 			s.call.fault = statusStalled

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
 )
 
 const testStall = 400 * time.Millisecond
@@ -147,6 +148,54 @@ func TestA27SlowClientsAreServed(t *testing.T) {
 	}
 	if _, calls := s.counts(); calls != 1 {
 		t.Errorf("%d calls are open, want the one that takes long", calls)
+	}
+}
+
+// The time in which a call is executed does not count: its answer may wait for the client's window like any other.
+func TestA27AnswerOfALongCallMayWait(t *testing.T) {
+	begun, answer := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(o *Options) { o.StallTimeout = time.Hour }, &grpc.ServiceDesc{ServiceName: "t.L",
+		Streams: []grpc.StreamDesc{{StreamName: "Call", Handler: func(_ any, st grpc.ServerStream) error {
+			var b []byte
+			if err := st.RecvMsg(&b); err != nil {
+				return err
+			}
+			close(begun)
+			<-answer
+			return st.SendMsg(&b)
+		}}}})
+	c := dial(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	id := c.openPath("/t.L/Call")
+	c.send(id, true, []byte("hello"))
+	<-begun
+	const stall = int64(time.Minute)
+	now := int64(0)
+	look := func(after int64) (queued int) {
+		now += after
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for conn := range s.conns {
+			checkConn(conn, now, stall)
+			conn.mu.Lock()
+			for _, st := range conn.streams {
+				queued += st.send.queued
+			}
+			conn.mu.Unlock()
+		}
+		return queued
+	}
+	look(1)
+	look(2 * stall) // it is still executed
+	close(answer)
+	for deadline := time.Now().Add(time.Minute); look(0) == 0; time.Sleep(time.Millisecond) { // nothing signals it
+		if time.Now().After(deadline) {
+			t.Fatal("there is no answer")
+		}
+	}
+	look(stall / 2)
+	_ = c.WriteWindowUpdate(id, 1<<20)
+	if r, err := c.result(id); err != nil || r.status != "0" {
+		t.Errorf("%+v, %v; want the answer", r, err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (remoteConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 
 
 // A client that resets its connection leaves its port to the next one. The server may read the request only then, and
 // must not take it for one of the next client's user.
-func TestPeerUserOfAResetConnection(t *testing.T) {
+func TestPeerUserOfAResetConnection_H15(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
