@@ -47,6 +47,9 @@ func (c *Config) parse(args []string) error {
 		name, value, has := strings.Cut(args[i], "=")
 		name, dashes := strings.CutPrefix(name, "--")
 		o, known := byName[name]
+		if !known && c.AsTriton {
+			o, known = abbreviated(name, byName)
+		}
 		switch {
 		case args[i] == "-h":
 			c.Help = true
@@ -80,6 +83,21 @@ func (c *Config) parse(args []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// abbreviated returns the only option with a name that begins so, as tritonserver does; false if there is none, or
+// several.
+func abbreviated(name string, byName map[string]option) (found option, ok bool) {
+	for n, o := range byName {
+		if name == "" || !strings.HasPrefix(n, name) || ok && o.names[0] == found.names[0] {
+			continue
+		}
+		if ok {
+			return option{}, false
+		}
+		found, ok = o, true
+	}
+	return found, ok
 }
 
 // suggest names the option that the user probably meant.

@@ -10,6 +10,7 @@ import (
 
 	"nereid/app/certs"
 	"nereid/app/listen"
+	"nereid/engine"
 	"nereid/engine/instance"
 	"nereid/engine/metrics"
 	"nereid/engine/restrict"
@@ -454,6 +455,23 @@ func TestAllOptionErrorsAreReportedAtOnce(t *testing.T) {
 		`unexpected argument "stray"`, "--metrics-port needs a value"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+// Under the name tritonserver an option may be abbreviated, as getopt does it there.
+func TestAbbreviatedOptions(t *testing.T) {
+	c, err := Load(true, []string{"--log-warn=false", "--model-rep=/m", "--http-po", "8100"}, none)
+	if err != nil || c.given["log-warning"] != "false" || c.given["http-port"] != "8100" {
+		t.Errorf("given %v, %v", c.given, err)
+	}
+	if c, err = Load(true, []string{"--model-control-mode=EXPLICIT"}, none); err != nil ||
+		c.Engine.Mode != engine.ModeExplicit {
+		t.Errorf("control mode in capitals: %v", err)
+	}
+	for args, asTriton := range map[string]bool{"--log=1": true, "--=1": true, "--log-warn=1": false} {
+		if _, err := Load(asTriton, []string{args}, none); err == nil {
+			t.Errorf("%s was accepted (as tritonserver: %v)", args, asTriton)
 		}
 	}
 }

@@ -54,16 +54,17 @@ func text[T ~string](field *T) setter {
 	return func(v string) error { *field = T(v); return nil }
 }
 
-// choice accepts one of some words.
+// choice accepts one of some words, in any case, as tritonserver.
 func choice[T ~string](field *T, words ...string) setter {
 	return func(v string) error {
-		if !slices.Contains(words, v) {
+		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, v) })
+		if i < 0 {
 			if len(words) == 2 {
 				return fmt.Errorf("%q is neither %s nor %s", v, words[0], words[1])
 			}
 			return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
 		}
-		*field = T(v)
+		*field = T(words[i])
 		return nil
 	}
 }

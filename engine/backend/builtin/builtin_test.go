@@ -90,6 +90,16 @@ func TestIdentity_D071_I022(t *testing.T) {
 	backendtest.Test(t, builtin.Identity(), identityModel(), slowIdentityModel())
 }
 
+// What the backend sees are the reshaped tensors.
+func TestIdentityComparesReshapedInputs(t *testing.T) {
+	c := config(0, inferencepb.DataType_TYPE_FP32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT0"})
+	c.Output[0].Dims = []int64{2, 2}
+	c.Output[0].Reshape = &inferencepb.ModelTensorReshape{Shape: []int64{4}}
+	if _, err := builtin.Identity().Load(t.Context(), spec(c)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestIdentityRefuses(t *testing.T) {
 	f32 := inferencepb.DataType_TYPE_FP32
 	mixed := config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT0"})

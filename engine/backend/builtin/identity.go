@@ -71,13 +71,24 @@ func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same datatype, got %s and %s",
 				p.in, p.out, in.GetDataType(), out.GetDataType())
 		}
-		if !slices.Equal(in.GetDims(), out.GetDims()) {
+		if from, to := seen(in), seen(out); !slices.Equal(from, to) {
 			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same shape, got %s and %s",
-				p.in, p.out, tensor.FormatShape(in.GetDims()), tensor.FormatShape(out.GetDims()))
+				p.in, p.out, tensor.FormatShape(from), tensor.FormatShape(to))
 		}
 		ps = append(ps, p)
 	}
 	return ps, nil
+}
+
+// seen returns the dims of an input or output as the backend sees it.
+func seen(t interface {
+	GetDims() []int64
+	GetReshape() *inferencepb.ModelTensorReshape
+}) []int64 {
+	if re := t.GetReshape(); re != nil {
+		return re.GetShape()
+	}
+	return t.GetDims()
 }
 
 type identityModel struct {

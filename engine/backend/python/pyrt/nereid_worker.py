@@ -235,7 +235,18 @@ class Runtime:
                 sender._sent, sender._closed = before  # nothing was sent: another response may be
                 raise
             self._wire.send(channel.RESPONSES, 0, body)
+            if sender._awaited is not None:
+                sender._awaited.set()
         del kept
+
+    def await_response(self, sender):
+        """Waits until a model that is not decoupled has sent its response, as it may do after execute has returned."""
+        with self._senders:
+            if not sender._sent:
+                sender._awaited = threading.Event()
+        while sender._awaited is not None and not sender._awaited.wait(0.1):
+            if sender.is_cancelled():
+                return
 
     def _send_held(self, execution, body, last):
         self.flush()
@@ -511,13 +522,20 @@ class Worker:
         finally:
             self._runtime._executing = 0
         request._sender._closed = True
+        if self._answered(request._sender):
+            return [request._ticket, codec.FINAL, None, None]
         error = pb.TritonError(self._runtime.failed + text)
         return [request._ticket, codec.FINAL, pb.InferenceResponse(error=error), None]
 
+    def _answered(self, sender):
+        """Reports whether a request has the one response that a model which is not decoupled may send."""
+        return sender._sent > 0 and not self._runtime.decoupled
+
     def _fail(self, execution, senders, text):
+        items = [[s._ticket, codec.FINAL, None, None] for s in senders if self._answered(s) and not s._closed]
         for sender in senders:
             sender._closed = True
-        self._runtime.finish(execution, [], text)
+        self._runtime.finish(execution, items, text)
 
     def _responses(self, requests, returned):
         if returned is None:
@@ -540,6 +558,8 @@ class Worker:
                 if reschedule:
                     request._sender._closed = True
                     items.append([request._ticket, codec.RESCHEDULE, None, None])
+                elif request._sender._taken and not self._runtime.decoupled:
+                    self._runtime.await_response(request._sender)
                 continue
             if reschedule:
                 raise Failure(

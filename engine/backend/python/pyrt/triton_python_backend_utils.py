@@ -564,6 +564,8 @@ class InferenceRequest:
 
     def get_response_sender(self):
         """Returns the InferenceResponseSender; None for a request that the model made itself."""
+        if self._sender is not None:
+            self._sender._taken = True
         return self._sender
 
     def set_release_flags(self, flags):
@@ -624,11 +626,13 @@ class InferenceResponseSender:
 
     __module__ = _C
 
-    __slots__ = ("_runtime", "_ticket", "_outputs", "_state", "_sent", "_closed")
+    __slots__ = ("_runtime", "_ticket", "_outputs", "_state", "_sent", "_closed", "_taken", "_awaited")
 
     def __init__(self, runtime, ticket, outputs, state):
         self._runtime, self._ticket, self._outputs, self._state = runtime, ticket, outputs, state
         self._sent, self._closed = 0, False
+        self._taken = False  # the model has it
+        self._awaited = None  # an event that is set when something has been sent
 
     def send(self, response=None, flags=0):
         """Sends a response. The flag TRITONSERVER_RESPONSE_COMPLETE_FINAL says that it is the last one; then response
