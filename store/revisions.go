@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// Revision is one change of a model's config.pbtxt, with the whole text before and after, so that every state can be
-// restored even if a change was made from outside.
+// Revision is one change of a model's config.pbtxt. It has the whole text before and after, so that every state can be
+// restored, also if another program changed the file.
 type Revision struct {
 	ID     int64 // given by the store, rising
 	Parent int64 // the previous revision of the model, 0 for the first; given by the store

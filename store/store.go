@@ -81,7 +81,7 @@ type Store struct {
 
 // Health is the state of writing.
 type Health struct {
-	// DroppedSamples and DroppedEvents count rows that were dropped since Open, because a queue was full, the database
+	// DroppedSamples and DroppedEvents count rows that were dropped since Open. Reasons: a queue was full, the database
 	// could not be written for too long, or the rows were invalid.
 	DroppedSamples, DroppedEvents uint64
 	// WriteErrors counts failed transactions since Open.

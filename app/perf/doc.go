@@ -6,7 +6,7 @@
 // write the results in perf_analyzer's forms. The package prints nothing else: Events are called for what happens.
 //
 // In a closed loop, the latency of a request begins when it is sent. In an open loop (request rates, intervals,
-// schedules) it begins when the request was due, so that it includes the time that a slow server made the request wait.
+// schedules) it begins when the request was due. So it includes the time that the request waited for a slow server.
 //
 // Run has a goroutine for each concurrent request, or one for the schedule and one for each request in flight. All have
 // ended when it returns. A Stream has a goroutine for each of its calls, which end with Close.

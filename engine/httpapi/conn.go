@@ -233,7 +233,7 @@ type bodyReader struct {
 	n       int64 // bytes read
 }
 
-// Read reads and notes the progress. After an error it returns the same error for ever: the library would take what
+// Read reads and notes the progress. After an error it returns the same error forever: the library would take what
 // follows a chunked body for another chunk. It also takes the connection's end for the last chunk, which is corrected.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.end != nil {

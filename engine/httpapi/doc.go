@@ -9,7 +9,7 @@
 // Server.serve (server.go) → a handler of the table of routes (routes.go). Handlers work on an exchange, one request
 // and its reply; only transport.go knows the HTTP library.
 //
-// Goroutines: one per connection that has had a request recently, one watcher per server that enforces the time
-// limits and notices clients that left, and one that waits for input on the idle connections. Serve starts them,
+// Goroutines: one per connection that has had a request recently, and two per server. The watcher enforces the time
+// limits and notices clients that left. The other one waits for input on the idle connections. Serve starts them,
 // Shutdown waits for them.
 package httpapi

@@ -1356,7 +1356,7 @@ type ModelQueuePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do with a request that waited too long. Default: REJECT.
 	TimeoutAction ModelQueuePolicy_TimeoutAction `protobuf:"varint,1,opt,name=timeout_action,json=timeoutAction,proto3,enum=inference.ModelQueuePolicy_TimeoutAction" json:"timeout_action,omitempty"`
-	// How long a request may wait, in microseconds. Default: 0, for ever.
+	// How long a request may wait, in microseconds. Default: 0, forever.
 	DefaultTimeoutMicroseconds uint64 `protobuf:"varint,2,opt,name=default_timeout_microseconds,json=defaultTimeoutMicroseconds,proto3" json:"default_timeout_microseconds,omitempty"`
 	// A request may bring its own, shorter timeout. Default: false.
 	AllowTimeoutOverride bool `protobuf:"varint,3,opt,name=allow_timeout_override,json=allowTimeoutOverride,proto3" json:"allow_timeout_override,omitempty"`

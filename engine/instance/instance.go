@@ -149,8 +149,8 @@ func (s *Set) Count() int {
 }
 
 // Resize changes the set to new placements while it serves. It adds instances that are missing, by name, warmed; on an
-// error nothing changes. It removes the others: each after its present batch, for which Resize waits until ctx ends, or
-// after the last of the sequences that are bound to it, for which it does not wait.
+// error nothing changes. It removes each of the others after its present batch, and waits for these batches until ctx
+// ends. An instance to which sequences are bound leaves after the last of them; Resize does not wait for that.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	have, want := map[string]bool{}, map[string]bool{}
 	for _, p := range s.Placements() {

@@ -25,7 +25,7 @@ type Resource struct {
 
 // Limiter is the rate limiter of a server: instances execute at the same time as far as there are resources for them.
 // Waiting instances get weighted turns: one of priority 2 gets half the turns of one of priority 1. No instance
-// overtakes another that waits for a resource which both need, so none waits for ever. It starts no goroutine and is
+// overtakes another that waits for a resource which both need, so none waits forever. It starts no goroutine and is
 // safe for concurrent use.
 type Limiter struct {
 	explicit []Resource

@@ -162,7 +162,7 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 	start := time.Now()
 	wg.Wait()
 	if time.Since(start) > time.Hour/2 {
-		t.Errorf("seed %d: somebody waited for ever", seed)
+		t.Errorf("seed %d: somebody waited forever", seed)
 	}
 	if uses := l.Uses(); len(uses) > 0 || len(l.waiting) > 0 || granted == 0 {
 		t.Errorf("seed %d: at the end %v is held and %d wait, after %d turns", seed, uses, len(l.waiting), granted)

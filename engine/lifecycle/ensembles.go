@@ -213,8 +213,8 @@ func (m *Manager) stepLabels(name string, version int64, output string) []string
 	return mod.Labels(output)
 }
 
-// UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in
-// service needs and that were not loaded by their own names.
+// UnloadAll unloads a model. If it is an ensemble, it also unloads the models of its steps, except for those that
+// another ensemble in service needs, or that were loaded by their own names.
 func (m *Manager) UnloadAll(name string) {
 	for _, key := range m.knownKeys(name) {
 		m.unloadAll(key)

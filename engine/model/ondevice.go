@@ -29,8 +29,8 @@ func (m *Model) TakesDeviceMemory(gpu int) bool {
 }
 
 // placeTensors decides whether the tensors of a checked request may stay on a GPU, and copies its inputs to the host if
-// they may not. Inputs on a GPU reach a model that does not take them if the model was reloaded after the front end
-// called TakesDeviceMemory, or if a trace copies the tensors. Errors: InvalidArg if the inputs cannot be read.
+// they may not. Inputs on a GPU reach a model that does not take them in two cases: the model was reloaded after the
+// front end called TakesDeviceMemory, or a trace copies the tensors. Errors: InvalidArg if the inputs cannot be read.
 func (m *Model) placeTensors(r *infer.Request) error {
 	k, ok := r.Trace.(tensorKeeper)
 	r.OnDevice = m.devices != nil && !(ok && k.KeepsTensors())

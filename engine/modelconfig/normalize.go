@@ -21,9 +21,9 @@ type NormalizeOptions struct {
 	PreferredGroups []*inferencepb.ModelInstanceGroup
 }
 
-// Normalize fills in the defaults that Triton shows in /config. These are version policy latest 1, preferred batch
-// size max_batch_size, sequence idle time 1 s, pinned memory on, and one instance group with its name, kind, count and
-// GPUs. It changes cfg in place and is idempotent. Call it after Complete.
+// Normalize fills in the defaults that Triton shows in /config: version policy latest 1, preferred batch size
+// max_batch_size, sequence idle time 1 s and pinned memory on. It also makes one instance group, with its name, kind,
+// count and GPUs. It changes cfg in place and is idempotent. Call it after Complete.
 func Normalize(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
 		cfg.VersionPolicy = &inferencepb.ModelVersionPolicy{PolicyChoice: &inferencepb.ModelVersionPolicy_Latest_{

@@ -14,9 +14,9 @@ import (
 // requests to that instance one after the other. Control inputs and implicit states say which sequence a request
 // belongs to, and where it begins and ends.
 //
-// A sequence begins with a request that has the START flag. It ends after the execution of a request with the END
-// flag, when it has been idle for too long, or when one of its requests is cancelled in the queue. While all slots are
-// taken, new sequences wait in the backlog, in order of arrival.
+// A sequence begins with a request that has the START flag. It ends after the execution of a request with the END flag.
+// It also ends when it has been idle for too long, or when one of its requests is cancelled in the queue. While all
+// slots are taken, new sequences wait in the backlog, in order of arrival.
 type Sequences struct {
 	policy          SequencePolicy
 	shape           []int64 // of control inputs
@@ -131,9 +131,8 @@ func (s *Sequences) unlock() {
 	}
 }
 
-// Enqueue admits r; see Scheduler. It also returns InvalidArg for a request with several rows, without a correlation
-// ID or with one that is not of the model's type, and for one of a sequence that has not started. The texts are
-// Triton's.
+// Enqueue admits r; see Scheduler. It also returns InvalidArg if r has several rows, if its correlation ID is missing
+// or not of the model's type, or if its sequence has not started. The texts are Triton's.
 func (s *Sequences) Enqueue(r *infer.Request) error {
 	if err := s.check(r); err != nil {
 		return err

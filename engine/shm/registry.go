@@ -171,9 +171,11 @@ type Client func() (uid int, known bool)
 func Self() (uid int, known bool) { return os.Getuid(), true }
 
 // RegisterSystem registers size bytes at an offset of the object that shm_open would open for key. Errors:
-// Unsupported if shared memory is disabled or missing in the system, InvalidArg for invalid arguments and for an
-// object that is not the client's, Internal for one that cannot be opened, AlreadyExists for a name in use, Unavailable
-// above the limit.
+//   - Unsupported: shared memory is disabled or missing in the system
+//   - InvalidArg: the arguments are invalid, or the object is not the client's
+//   - Internal: the object cannot be opened
+//   - AlreadyExists: the name is in use
+//   - Unavailable: there are too many regions
 func (g *Registry) RegisterSystem(name, key string, offset, size uint64, client Client) error {
 	if err := g.checkName(System, name); err != nil {
 		return err

@@ -69,9 +69,8 @@ const inputBufferMin = 16 << 10
 
 // Read returns an input of r, whose model is known, from a region. It copies the input into Options.InputBuffer or a
 // buffer of the pool. With Options.Direct the buffer may be the region itself. For a model that takes inputs on the
-// region's GPU, it is a device's buffer. The caller owns the buffer's reference. Errors: NotFound for an unknown
-// name, InvalidArg for a range that is outside of the region, or was until the client shrank it, and for one that
-// exceeds the budget.
+// region's GPU, it is a device's buffer. The caller owns the buffer's reference. Errors: NotFound for an unknown name.
+// InvalidArg for a range that exceeds the budget, or the region, which the client may have shrunk.
 func (g *Registry) Read(
 	r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget,
 ) (*tensor.Buffer, error) {

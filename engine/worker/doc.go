@@ -2,7 +2,7 @@
 // answers what the process asks of the server, and starts the process again when it ends.
 //
 // The package does not know which language a process is written in: frames/PROTOCOL.md is the contract. A backend
-// makes one Launcher, describes a process by a Spec and executes batches on the Worker that Start returns, or on a
+// makes one Launcher and describes a process by a Spec. It executes batches on the Worker that Start returns, or on a
 // Supervisor, which replaces a worker that has ended. A fault in a process fails the requests that it had and nothing
 // else. Suspects refuse inputs that crash processes, and a watch kills a process that works for no client. Serve is the
 // other side of the protocol, for processes that are written in Go.

@@ -241,9 +241,9 @@ func (s *Supervisor) Report() Report {
 	return r
 }
 
-// Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once, and Execute
-// returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the
-// request's own goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed.
+// Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once. Execute then
+// waits for another worker, so that requests in the queue do not fail too. A batch that runs on the request's own
+// goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	if !s.o.Suspects.any() {
 		return s.execute(ctx, b)

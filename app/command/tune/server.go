@@ -18,8 +18,8 @@ import (
 )
 
 // Private servers are processes of this program on free ports of the loopback address. Each has its own repository of
-// links and its own data folder, so that it does not affect a server of the same models except by the machine's load.
-// It exits when its standard input ends, so that none outlives the program that started it.
+// links and its own data folder. So it affects other servers of the same models only by the machine's load. It exits
+// when its standard input ends, so that none outlives the program that started it.
 
 // PrivateServe is the command of a private server: nereid serve until standard input ends.
 const PrivateServe = "private-serve"

@@ -44,9 +44,9 @@ var (
 	repeated = []string{"shape", "input-data"}
 )
 
-// analyzerArgs reads a configuration file of model_analyzer and returns the equivalent options of nereid tune, for the
-// named model or, without a name, for the one in the file. It reports all keys that nereid tune does not take. Format:
-// docs/config.md of model_analyzer.
+// analyzerArgs reads a configuration file of model_analyzer and returns the equivalent options of nereid tune. They are
+// for the named model; without a name, for the one in the file. It reports all keys that nereid tune does not take.
+// Format: docs/config.md of model_analyzer.
 func analyzerArgs(text []byte, model string) (args, server []string, err error) {
 	var file map[string]any
 	if err := yaml.Unmarshal(text, &file); err != nil {

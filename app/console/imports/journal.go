@@ -38,7 +38,7 @@ func writeJournal(hidden, place string) (*journal, error) {
 		return nil, err
 	}
 	j.file = f
-	_ = durable.Lock(f) // a file system without locks is seldom shared by servers
+	_ = durable.Lock(f) // a file system without locks is rarely shared by servers
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Sync()); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -112,6 +112,6 @@ func TestImportsInUseDoNotExpire(t *testing.T) {
 	age(t, h, im.ID)
 	h.Expire()
 	if _, err := h.get(im.ID); err == nil {
-		t.Error("an import that nobody writes to any more stays for ever")
+		t.Error("an import that nobody writes to any more stays forever")
 	}
 }

@@ -65,7 +65,7 @@ func newSequence(cfg *inferencepb.ModelConfig) infer.CorrelationID {
 	if cfg.GetSequenceBatching() == nil {
 		return infer.CorrelationID{}
 	}
-	n := rand.Uint32()>>2 | 1<<29 // fits every type of a correlation ID; clients seldom use such numbers
+	n := rand.Uint32()>>2 | 1<<29 // fits every type of a correlation ID; clients rarely use such numbers
 	for _, in := range cfg.GetSequenceBatching().GetControlInput() {
 		for _, ctl := range in.GetControl() {
 			if ctl.GetKind() == inferencepb.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID &&

@@ -12,6 +12,7 @@
 // A warm-up comes before the measured window, and only requests that begin and end inside the window count. Each
 // response's status and length are checked, and with -check its values too, against the worker's own input.
 //
-// It reports the rate, latency percentiles, the CPU time per request of the server with all its descendants (from
-// /proc), its memory, and how much CPU other processes used meanwhile, which says whether a figure can be trusted.
+// It reports the rate, latency percentiles, memory, and the CPU time per request of the server with all its descendants
+// (from /proc). It also reports how much CPU other processes used meanwhile: this shows whether a figure can be
+// trusted.
 package main

@@ -22,8 +22,8 @@ import (
 
 // Options of the backend. The zero value works.
 type Options struct {
-	// Library is the path of libonnxruntime 1.24 or newer, or of a folder that contains it, such as one that a Python
-	// package was installed into (pip install --target). Empty: the search order in the package comment.
+	// Library is the path of libonnxruntime 1.24 or newer, or of a folder that contains it. A folder into which pip
+	// install --target has put a Python package is one. Empty: the search order in the package comment.
 	Library string
 	// RuntimeFolder is where a user may install another onnxruntime as a Python package, mostly one for GPUs. It is
 	// preferred to the copy inside the program. Empty: there is none.

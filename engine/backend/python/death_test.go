@@ -331,7 +331,7 @@ func TestClosedServerLeavesNothing(t *testing.T) {
 			t.Errorf("process %d is left", pid)
 		}
 		if i == 0 {
-			had = fds() // with those that the first use of the runtime opens for ever
+			had = fds() // with those that the first use of the runtime opens forever
 		}
 		until(t, fmt.Sprintf("round %d leaves no more descriptors than the first, %d", i, had),
 			func() bool { return fds() <= had })

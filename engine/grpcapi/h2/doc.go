@@ -8,9 +8,9 @@
 // Protocol: RFC 9113 (HTTP/2 with prior knowledge, or TLS with ALPN "h2"), RFC 7541 (HPACK), and gRPC's mapping onto it
 // ("gRPC over HTTP2" in gRPC's documentation). Priorities are ignored; nothing is pushed.
 //
-// Memory: what a client can make the server hold is bounded per connection by the flow-control windows, the limit on
-// concurrent calls, the header limit and the limit on unsent bytes. The buffer of a message grows with the bytes that
-// have come, not with the length that its prefix announces.
+// Memory: four limits bound what one connection can make the server hold. They are the flow-control windows, and the
+// limits on concurrent calls, headers and unsent bytes. The buffer of a message grows with the bytes that have come,
+// not with the length that its prefix announces.
 //
 // Goroutines: a reader and a writer per connection, and one per call that is not inline. Stop and GracefulStop wait for
 // all of them.

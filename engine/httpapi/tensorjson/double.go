@@ -6,9 +6,9 @@ import (
 )
 
 // The digits of doubles are made by the Grisu2 algorithm (F. Loitsch, "Printing Floating-Point Numbers Quickly and
-// Accurately with Integers", 2010), as in Triton. They always read back as the same double. As in Triton, a number that
-// needs 9 or more digits after the first ten keeps the last digit as it was generated, where strconv would choose the
-// closest one: 3.4e38 as FP32 is 3.3999999521443644e38.
+// Accurately with Integers", 2010), as in Triton. They always read back as the same double. As in Triton, the last
+// digit is not adjusted if a number needs 9 or more digits after the first ten: 3.4e38 as FP32 is
+// 3.3999999521443644e38. strconv would choose the closest digit.
 
 // floating is a number f * 2^e.
 type floating struct {

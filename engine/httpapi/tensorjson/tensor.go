@@ -35,8 +35,8 @@ func CheckInput(dt tensor.DataType, name string) error {
 		"Please use the binary data format for input %s", dt, name)
 }
 
-// Values reads a number or boolean, or lists of them that nest in any way, and stores them in row-major order from the
-// front of dst, which must have room for one value at least. It returns the part of dst that is left. dt must be a type
+// Values reads a number or boolean, or lists of them that nest in any way. It stores them in row-major order from the
+// front of dst, and returns the part of dst that is left. dst must have room for one value at least. dt must be a type
 // of fixed size that CheckInput accepts. Integers that do not fit dt are wrapped, as Triton does.
 func (s *Scanner) Values(dt tensor.DataType, dst []byte) (rest []byte, err error) {
 	s.single = dt == tensor.FP32

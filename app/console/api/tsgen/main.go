@@ -1,8 +1,8 @@
 // Command tsgen writes the TypeScript form of the structs of package api to the file named by its argument.
 //
-// Its job is only this package: it reads the Go source of the folder it is given, takes every exported struct,
-// string type and the constants of string types, and writes interfaces and unions with the doc comments. What it
-// cannot express (an unknown type, a field without a json tag) is an error, never "any".
+// It is for that package only. It reads the Go source of a folder, and takes all exported structs, string types and
+// constants of string types. It writes them as interfaces and unions with the doc comments. What it cannot express (an
+// unknown type, a field without a json tag) is an error, never "any".
 //
 // Run it by go generate in app/console/api; a test of that package fails when the written file is stale.
 package main
