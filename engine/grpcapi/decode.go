@@ -283,7 +283,7 @@ func (m *message) resolve(own *tensor.Buffer) error {
 		return err
 	}
 	next := 0 // the entry of m.raw for the next input that needs one
-	var budget shm.Budget
+	var quota shm.Quota
 	for i := range m.inputs {
 		in, t := &m.inputs[i], &m.r.Inputs[i]
 		var err error
@@ -293,7 +293,7 @@ func (m *message) resolve(own *tensor.Buffer) error {
 				"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
 				t.Name, m.r.ModelName)
 		case in.shared:
-			err = m.readShared(t, in, &budget)
+			err = m.readShared(t, in, &quota)
 		case in.hasContents && len(m.raw) > 0:
 			err = status.Errorf(status.InvalidArg,
 				"contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
@@ -319,8 +319,8 @@ func (m *message) resolve(own *tensor.Buffer) error {
 }
 
 // readShared reads the data of an input from shared memory.
-func (m *message) readShared(t *tensor.Tensor, in *input, budget *shm.Budget) error {
-	buf, err := m.regions.Read(m.r, m.pool, in.at, t.DataType, budget)
+func (m *message) readShared(t *tensor.Tensor, in *input, quota *shm.Quota) error {
+	buf, err := m.regions.Read(m.r, m.pool, in.at, t.DataType, quota)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func check(t *testing.T, err error, code status.Code, text string) {
 
 func read(g *Registry, at Range, dt tensor.DataType) ([]byte, error) {
 	var pool tensor.Pool
-	buf, err := g.Read(infer.New(), &pool, at, dt, &Budget{})
+	buf, err := g.Read(infer.New(), &pool, at, dt, &Quota{})
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +398,7 @@ func TestReadOnce(t *testing.T) {
 			g := registry(t, Options{Direct: tt.direct})
 			check(t, g.RegisterSystem("r", key, 8, 32, Self), 0, "")
 			var pool tensor.Pool
-			buf, err := g.Read(infer.New(), &pool, Range{Region: "r", Size: 4}, tt.dt, &Budget{})
+			buf, err := g.Read(infer.New(), &pool, Range{Region: "r", Size: 4}, tt.dt, &Quota{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -611,7 +611,7 @@ func TestLimits(t *testing.T) {
 		check(t, err, status.InvalidArg,
 			"the inputs of a request may have 2147483647 bytes in shared memory; split the request")
 		var pool tensor.Pool
-		b := &Budget{taken: MaxRequest - 10}
+		b := &Quota{taken: MaxRequest - 10}
 		_, err = g.Read(infer.New(), &pool, Range{Region: "r", Size: 11}, tensor.Uint8, b)
 		check(t, err, status.InvalidArg,
 			"the inputs of a request may have 2147483647 bytes in shared memory; split the request")
@@ -739,7 +739,7 @@ func TestInputBuffer(t *testing.T) {
 			defer r.Release()
 			r.ModelName, r.Version = tt.model, 3
 			asked, let = nil, 0
-			buf, err := g.Read(r, &pool, Range{Region: "r", Size: tt.size}, tt.dt, &Budget{})
+			buf, err := g.Read(r, &pool, Range{Region: "r", Size: tt.size}, tt.dt, &Quota{})
 			if err != nil || !bytes.Equal(buf.Bytes(), counting(int(tt.size))) {
 				t.Fatalf("%v, or other bytes", err)
 			}
@@ -757,7 +757,7 @@ func TestInputBuffer(t *testing.T) {
 		r := infer.New()
 		defer r.Release()
 		let = 0
-		_, err := g.Read(r, &pool, Range{Region: "r", Size: 64 << 10}, tensor.FP32, &Budget{})
+		_, err := g.Read(r, &pool, Range{Region: "r", Size: 64 << 10}, tensor.FP32, &Quota{})
 		if status.CodeOf(err) != status.InvalidArg || let != 1 {
 			t.Errorf("%v; its memory was released %d times, want once", err, let)
 		}

@@ -15,20 +15,20 @@ type Range struct {
 	Offset, Size uint64 // in bytes; the offset is within the region
 }
 
-// Budget bounds the bytes that one request may copy out of regions. A sparse object may be far larger than the memory
-// that it takes, so that a client could make the server copy much at no cost to itself. The zero value is a full
-// budget.
-type Budget struct{ taken uint64 }
+// Quota bounds the bytes that one request may copy out of regions. A sparse object may be far larger than the memory
+// that it takes, so that a client could make the server copy much at no cost to itself. The zero value is an unused
+// quota.
+type Quota struct{ taken uint64 }
 
 // MaxRequest is the number of bytes that the inputs of one request may have in regions. It is that of a gRPC message.
 const MaxRequest = math.MaxInt32
 
-func (b *Budget) take(n uint64) error {
-	if n > MaxRequest-b.taken {
+func (q *Quota) take(n uint64) error {
+	if n > MaxRequest-q.taken {
 		return status.Errorf(status.InvalidArg,
 			"the inputs of a request may have %d bytes in shared memory; split the request", uint64(MaxRequest))
 	}
-	b.taken += n
+	q.taken += n
 	return nil
 }
 
@@ -70,16 +70,16 @@ const inputBufferMin = 16 << 10
 // Read returns an input of r, whose model is known, from a region. It copies the input into Options.InputBuffer or a
 // buffer of the pool. With Options.Direct the buffer may be the region itself. For a model that takes inputs on the
 // region's GPU, it is a device's buffer. The caller owns the buffer's reference. Errors: NotFound for an unknown name.
-// InvalidArg for a range that exceeds the budget, or the region, which the client may have shrunk.
+// InvalidArg for a range that exceeds the quota, or the region, which the client may have shrunk.
 func (g *Registry) Read(
-	r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget,
+	r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, q *Quota,
 ) (*tensor.Buffer, error) {
 	from, err := g.find(at)
 	if err != nil {
 		return nil, err
 	}
 	if d := g.device(r, from, at, dt); d != nil {
-		if err := b.take(at.Size); err != nil {
+		if err := q.take(at.Size); err != nil {
 			_ = from.release() // nothing was read
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (g *Registry) Read(
 		return tensor.NewBuffer(view, func(*tensor.Buffer) { _ = from.release() }), nil
 	}
 	defer from.release() //nolint:errcheck // the copy is valid in any case
-	if err := b.take(at.Size); err != nil {
+	if err := q.take(at.Size); err != nil {
 		return nil, err
 	}
 	var buf *tensor.Buffer

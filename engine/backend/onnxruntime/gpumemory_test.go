@@ -220,7 +220,7 @@ func (o *gpuRig) input(t *testing.T, r *infer.Request, x tensor.Tensor, gpu, at 
 	if gpu >= 0 {
 		copy(o.content(gpu)[at:], x.Data)
 		buf, err := o.regions.Read(r, &o.pool, shm.Range{Region: fmt.Sprintf("r%d", gpu), Offset: uint64(at),
-			Size: uint64(len(x.Data))}, x.DataType, &shm.Budget{})
+			Size: uint64(len(x.Data))}, x.DataType, &shm.Quota{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func (g *sharedRig) ask(outputs ...string) (*infer.Request, error) {
 	q := infer.New()
 	q.ModelName, q.Version = "m", infer.LatestVersion
 	buf, err := g.SharedMemory().Read(q, &g.pool, shm.Range{Region: "r", Size: 4 * sharedFloats}, tensor.FP32,
-		&shm.Budget{})
+		&shm.Quota{})
 	if err != nil {
 		q.Release()
 		return nil, err

@@ -336,7 +336,7 @@ func TestRegions(t *testing.T) {
 		}
 	}
 	t.Run("C4 beyond the region, though not beyond the memory", func(t *testing.T) {
-		_, err := g.Read(infer.New(), &pool, shm.Range{Region: "r", Offset: 100, Size: 101}, tensor.FP32, &shm.Budget{})
+		_, err := g.Read(infer.New(), &pool, shm.Range{Region: "r", Offset: 100, Size: 101}, tensor.FP32, &shm.Quota{})
 		wantErr(t, err, status.InvalidArg, "Invalid offset + byte size for shared memory region: 'r'")
 		_, err = g.Slot(shm.Range{Region: "r", Offset: 200, Size: 1})
 		wantErr(t, err, status.InvalidArg, "Invalid offset for shared memory region: 'r'")
@@ -348,7 +348,7 @@ func TestRegions(t *testing.T) {
 		const says = " bytes at offset 8 of shared memory region 'r': CUDA says an illegal memory access was " +
 			"encountered " +
 			"(CUDA_ERROR_ILLEGAL_ADDRESS); the client may have freed it after its registration"
-		_, err := g.Read(infer.New(), &pool, shm.Range{Region: "r", Offset: 8, Size: 16}, tensor.FP32, &shm.Budget{})
+		_, err := g.Read(infer.New(), &pool, shm.Range{Region: "r", Offset: 8, Size: 16}, tensor.FP32, &shm.Quota{})
 		wantErr(t, err, status.InvalidArg, "cannot read 16"+says)
 		slot, err := g.Slot(shm.Range{Region: "r", Offset: 8, Size: 16})
 		if err != nil {

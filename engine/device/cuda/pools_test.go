@@ -159,7 +159,7 @@ func TestOutputsFromDevices(t *testing.T) {
 		}
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "o", Shared: slot})
 		in, err := g.Read(r, &pool, shm.Range{Region: []string{"zero", "one"}[from], Offset: uint64(src),
-			Size: uint64(n)}, tensor.Uint8, &shm.Budget{})
+			Size: uint64(n)}, tensor.Uint8, &shm.Quota{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ type Parser struct {
 	binaryOutput bool
 	binarySizes  []int64 // for each input the number of bytes behind the JSON part, -1 for JSON data
 	shape        []int64
-	shared       shm.Budget
+	shared       shm.Quota
 }
 
 // Infer fills r from a request of the KServe v2 protocol: body is a JSON part of that many bytes, then the binary
@@ -50,7 +50,7 @@ func (p *Parser) Infer(r *infer.Request, buf *tensor.Buffer, body []byte, jsonLe
 func (p *Parser) parse(r *infer.Request, doc []byte) error {
 	p.r = r
 	defer func() { p.r = nil }()
-	p.binaryOutput, p.binarySizes, p.shared = false, p.binarySizes[:0], shm.Budget{}
+	p.binaryOutput, p.binarySizes, p.shared = false, p.binarySizes[:0], shm.Quota{}
 	return p.s.Read(doc, p.inferRequest)
 }
 
