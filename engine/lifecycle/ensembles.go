@@ -82,7 +82,7 @@ func (d *dependents) check(key string) {
 	m.mu.Unlock()
 	var unfit error
 	for _, mod := range models {
-		if err := mod.Refit(m.stepConfig); err != nil {
+		if err := mod.Refit(steps{m}.config); err != nil {
 			unfit = err
 		}
 	}
@@ -128,7 +128,7 @@ func (d *dependents) switched(e *entry) bool {
 	if !loaded || cfg.GetEnsembleScheduling() == nil {
 		return false
 	}
-	decoupled, err := ensemble.Decoupled(cfg, d.m.stepConfig)
+	decoupled, err := ensemble.Decoupled(cfg, steps{d.m}.config)
 	return err == nil && decoupled != cfg.GetModelTransactionPolicy().GetDecoupled()
 }
 
@@ -183,30 +183,33 @@ func (o *operation) cycle(path, steps []string) []string {
 	return nil
 }
 
-// stepConfig returns the configuration of the model of a step; see ensemble.Lookup.
-func (m *Manager) stepConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
-	cfg, err := m.Config(name, version)
+// steps answers what ensembles ask about the models of their steps.
+type steps struct{ m *Manager }
+
+// config returns the configuration of the model of a step; see ensemble.Lookup.
+func (s steps) config(name string, version int64) (*inferencepb.ModelConfig, error) {
+	cfg, err := s.m.Config(name, version)
 	if err == nil {
 		return cfg, nil
 	}
-	s, known := m.Model(name)
+	state, known := s.m.Model(name)
 	if !known {
 		return nil, err
 	}
-	for _, v := range s.Versions {
+	for _, v := range state.Versions {
 		if v.Reason != "" && (version < 0 || v.Version == version) {
 			return nil, status.Errorf(status.CodeOf(err), "version %d of model '%s': %s", v.Version, name, v.Reason)
 		}
 	}
-	if s.Err != nil {
-		return nil, status.Errorf(status.CodeOf(err), "model '%s' loading failed with error: %w", name, s.Err)
+	if state.Err != nil {
+		return nil, status.Errorf(status.CodeOf(err), "model '%s' loading failed with error: %w", name, state.Err)
 	}
 	return nil, err
 }
 
-// stepLabels returns the class labels of an output of a model in service, nil if it has none.
-func (m *Manager) stepLabels(name string, version int64, output string) []string {
-	mod, err := m.Find(name, version)
+// labels returns the class labels of an output of a model in service, nil if it has none.
+func (s steps) labels(name string, version int64, output string) []string {
+	mod, err := s.m.Find(name, version)
 	if err != nil {
 		return nil
 	}

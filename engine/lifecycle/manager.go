@@ -78,7 +78,7 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	m.poller = poller{m: m, waiting: map[string]pending{}, again: make(chan struct{}, 1)}
 	m.loader = &loader{
 		o: &m.o, host: host, stats: registry, repos: m.Repositories, downloads: m.downloads, agents: m.agents,
-		backends: map[string]backend.Backend{}, stepOf: m.stepConfig, labelsOf: m.stepLabels,
+		backends: map[string]backend.Backend{}, stepOf: steps{m}.config, labelsOf: steps{m}.labels,
 		cores: device.NewCores(nil),
 	}
 	for _, b := range o.Backends {
