@@ -101,6 +101,14 @@ func (c *conn) serve() {
 	c.cancel()
 	<-written
 	c.handlers.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams { // that were not begun
+		if !s.inline.begun {
+			s.recv.drop()
+		}
+	}
+	c.reader.releaseLeft()
 }
 
 // close closes the socket and cancels the calls. c.mu is held.

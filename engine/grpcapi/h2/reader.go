@@ -20,6 +20,7 @@ type reader struct {
 	reserved   int                 // bytes reserved for messages that have not come whole, or more: see reserve
 	mayReserve func(size int) bool // is reserve
 	within     atomic.Bool         // more of a frame or of a header block must come; others read it
+	left       []*Stream           // calls that ended before their messages had come; guarded by the connection's mu
 	lastRead   atomic.Int64        // when something came, in nanoseconds of the server's clock; others read it
 }
 
@@ -102,6 +103,9 @@ func (r *reader) read(b []byte) (int, error) {
 		r.within.Store(within)
 	}
 	c.mu.Lock()
+	if r.atFrame {
+		r.releaseLeft()
+	}
 	c.writeFromReader()
 	for !c.closed && len(c.out.b) > maxControl {
 		c.write.waiting = true
@@ -128,6 +132,15 @@ func (r *reader) skip(n int) error {
 	}
 	r.next += n
 	return nil
+}
+
+// releaseLeft releases what calls received that have ended. No frame is being read, and the connection's mu is held.
+func (r *reader) releaseLeft() {
+	for _, s := range r.left {
+		s.recv.drop()
+	}
+	clear(r.left)
+	r.left = r.left[:0]
 }
 
 // reserve reports whether a message's whole buffer may be made before its bytes come. A connection may reserve as

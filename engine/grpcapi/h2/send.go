@@ -394,6 +394,9 @@ func (c *conn) forget(s *Stream) {
 	}
 	s.open = false
 	delete(c.streams, s.id)
+	if !s.remoteClosed { // else the reader has released what it received, or does
+		c.reader.left = append(c.reader.left, s)
+	}
 	if len(c.streams) > 0 {
 		return
 	}
