@@ -158,23 +158,21 @@ class Runtime:
         return pb.ResponseIterator(call) if stream else call.only()
 
     def bls_async(self, request, stream):
-        """Implements async_exec: returns a future of the running loop."""
+        """Implements async_exec: returns a future of the running loop. With stream, its result is an iterator whose
+        first response has arrived, so that code which iterates does not stop the loop's other coroutines until then."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        if stream:
-            future.set_result(pb.ResponseIterator(self._begin(request, True)))
-            return future
 
-        def ended(response):
+        def answered(answer):
             self._awaited -= 1
             try:
-                loop.call_soon_threadsafe(_resolve, future, response)
+                loop.call_soon_threadsafe(_resolve, future, answer)
             except RuntimeError:
                 pass  # the loop is closed, so no code waits for the answer
 
-        self._begin(request, False, ended, future)
+        self._begin(request, stream, answered, None if stream else future)
         return future
 
     def _read_for_coroutines(self):
@@ -184,7 +182,7 @@ class Runtime:
             self._reader.clear()
             self._wire.wait(lambda: not self._awaited)
 
-    def _begin(self, request, stream, ended=None, future=None):
+    def _begin(self, request, stream, answered=None, future=None):
         if not self.serving:
             raise pb.TritonModelException("BLS is only supported during the 'execute' function.")
         self.flush()
@@ -200,16 +198,16 @@ class Runtime:
             thread = threading.get_ident()
             flags = codec.BLOCKING if thread == self._main or self._executing and thread == self.loop else 0
         body, kept = self._codec.bls(request, flags, parent)
-        call = Call(self._wire, self._codec, self._wire.number(), ended, future)
+        call = Call(self._wire, self._codec, self._wire.number(), answered, future, stream)
         self._wire.expect(channel.BLS_RESPONSE, call.number, call.take)
-        if ended is not None:
+        if answered is not None:
             with self._wire.turn:
                 self._awaited += 1
             if self._reader is None:
                 self._reader = threading.Event()
                 threading.Thread(target=self._read_for_coroutines, name="bls", daemon=True).start()
         self._wire.send(channel.BLS, call.number, body)
-        if ended is not None:
+        if answered is not None:
             self._reader.set()
         del kept
         return call
@@ -272,10 +270,10 @@ class Runtime:
 class Call:
     """A BLS request that is not answered yet."""
 
-    def __init__(self, wire, codec_, number, ended, future):
-        self._wire, self._codec, self.number, self._on_end, self._future = wire, codec_, number, ended, future
+    def __init__(self, wire, codec_, number, answered, future, stream):
+        self._wire, self._codec, self.number, self._answered, self._future = wire, codec_, number, answered, future
         self._arrived = collections.deque()
-        self._ended = False
+        self._ended, self._stream = False, stream
 
     def take(self, body):
         if body is None:
@@ -287,8 +285,13 @@ class Call:
         if response is not None:
             self._arrived.append(response)
         self._ended = self._ended or final
-        if final and self._on_end is not None:
-            self._on_end(self._arrived.popleft() if self._arrived else _empty_response())
+        if self._answered is None or not (final or self._stream):
+            return final
+        answered, self._answered = self._answered, None
+        if self._stream:
+            answered(pb.ResponseIterator(self))
+        else:
+            answered(self._arrived.popleft() if self._arrived else _empty_response())
         return final
 
     def next(self):
