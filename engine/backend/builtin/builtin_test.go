@@ -100,6 +100,35 @@ func TestIdentityComparesReshapedInputs(t *testing.T) {
 	}
 }
 
+// As Triton's: 1 in place of -1, and a row of zeros for each row of the request.
+func TestIdentityReturnsZerosForOptionalInputs(t *testing.T) {
+	c := config(8, inferencepb.DataType_TYPE_INT16, []int64{-1, 3}, []string{"INPUT0", "INPUT1"},
+		[]string{"OUTPUT0", "OUTPUT1"})
+	c.Input[1].Optional = true
+	m, err := builtin.Identity().Load(t.Context(), spec(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := m.NewInstance(t.Context(), backend.Placement{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := infer.New()
+	r.BatchSize = 2
+	r.Inputs = []tensor.Tensor{{Name: "INPUT0", DataType: tensor.Int16, Shape: []int64{2, 1, 3}, Data: fill(12, 1)}}
+	if err = inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 2}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := tensor.Tensor{Name: "OUTPUT1", DataType: tensor.Int16, Shape: []int64{2, 1, 3}, Data: make([]byte, 12)}
+	if err = backendtest.Same(backendtest.Find(resp.Outputs, "OUTPUT1"), want); err != nil || len(resp.Outputs) != 2 {
+		t.Errorf("%v, outputs %v", err, resp.Outputs)
+	}
+}
+
 func TestIdentityRefuses(t *testing.T) {
 	f32 := inferencepb.DataType_TYPE_FP32
 	mixed := config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT0"})

@@ -15,7 +15,8 @@ import (
 )
 
 // Identity returns the backend "identity": each INPUT<i> is returned as OUTPUT<i>, of any datatype and shape, without a
-// copy. The parameters "creation_delay_ms" and "execute_delay_ms" delay the start of each instance and each execution.
+// copy. If an optional input is not given, its output is zeros in the configured shape, with 1 for each -1. The parameters
+// "creation_delay_ms" and "execute_delay_ms" delay the start of each instance and each execution.
 // "enable_custom_tracing" adds activities to the trace of each request, as Triton's backend does. They contain spans
 // nested "nested_span_count" deep; every "single_activity_frequency"th span has an additional activity.
 func Identity() backend.Backend { return identity{} }
@@ -27,7 +28,7 @@ func (identity) Name() string { return "identity" }
 func (identity) Traits() backend.Traits { return backend.Traits{} }
 
 func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
-	m := &identityModel{}
+	m := &identityModel{batches: s.Config.GetMaxBatchSize() > 0}
 	var err error
 	if m.executeDelay, err = millis(s.Config, "execute_delay_ms"); err != nil {
 		return nil, err
@@ -46,8 +47,30 @@ func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	return m, err
 }
 
-// pair is an input and the output that returns it.
-type pair struct{ in, out string }
+// pair is an input and the output that returns it. An optional one that is not given comes back as zeros.
+type pair struct {
+	in, out  string
+	optional bool
+	dt       tensor.DataType
+	shape    []int64 // of the zeros, without the batch dimension
+	size     int     // bytes of the zeros per row
+}
+
+// zeros sets what is returned in place of an optional input.
+func (p *pair) zeros(in *inferencepb.ModelInput) {
+	p.optional, p.dt = true, tensor.DataType(in.GetDataType())
+	p.size = p.dt.Size()
+	if p.dt == tensor.Bytes {
+		p.size = 4 // an empty element
+	}
+	for _, d := range seen(in) {
+		if d < 0 {
+			d = 1
+		}
+		p.shape = append(p.shape, d)
+		p.size *= int(d)
+	}
+}
 
 func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 	if len(c.GetInput()) != len(c.GetOutput()) {
@@ -62,7 +85,7 @@ func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 			return nil, status.Errorf(status.InvalidArg, "expected input name to follow INPUT<index> pattern, got %s",
 				in.GetName())
 		}
-		p := pair{in.GetName(), "OUTPUT" + index}
+		p := pair{in: in.GetName(), out: "OUTPUT" + index}
 		out := find(c.GetOutput(), p.out)
 		if out == nil {
 			return nil, status.Errorf(status.InvalidArg, "input %s has no output %s to come back as", p.in, p.out)
@@ -74,6 +97,9 @@ func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 		if from, to := seen(in), seen(out); !slices.Equal(from, to) {
 			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same shape, got %s and %s",
 				p.in, p.out, tensor.FormatShape(from), tensor.FormatShape(to))
+		}
+		if in.GetOptional() {
+			p.zeros(in)
 		}
 		ps = append(ps, p)
 	}
@@ -93,6 +119,7 @@ func seen(t interface {
 
 type identityModel struct {
 	pairs                       []pair
+	batches                     bool
 	executeDelay, creationDelay time.Duration
 	traced                      bool
 	spans, single               int // see Identity
@@ -133,12 +160,32 @@ func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 			in.Retain() // the response's reference
 			resp.AddOutput(name, in.DataType, in.Shape, in.Data, in.Buf)
 		}
+		m.addZeros(r, resp)
 		resp.Final = true
 		if err := r.Respond(resp); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addZeros adds the outputs of optional inputs that are not given.
+func (m *identityModel) addZeros(r *infer.Request, resp *infer.Response) {
+	if len(r.Inputs) == len(m.pairs) {
+		return
+	}
+	for i := range m.pairs {
+		p := &m.pairs[i]
+		if !p.optional || !r.Wants(p.out) || r.Input(p.in) != nil {
+			continue
+		}
+		shape, rows := p.shape, 1
+		if m.batches {
+			rows = r.BatchSize
+			shape = append([]int64{int64(rows)}, shape...)
+		}
+		resp.AddOutput(p.out, p.dt, shape, make([]byte, rows*p.size), nil)
+	}
 }
 
 // trace adds activities to the trace of a request. They only show how custom activities appear in a trace.

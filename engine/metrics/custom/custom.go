@@ -114,7 +114,7 @@ func (f *Family) sweep() {
 }
 
 // Metric returns the metric with the given labels, and makes it if there is none. The caller must close it. buckets are
-// the upper bounds of a histogram, ascending. Errors: InvalidArg for invalid names of labels and for wrong buckets.
+// the upper bounds of a histogram, ascending; with none it has only +Inf. Errors: InvalidArg for invalid names of labels and for wrong buckets.
 func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, error) {
 	for name := range labels {
 		if !validName(name) || strings.Contains(name, ":") {
@@ -123,13 +123,10 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 		}
 	}
 	if f.kind == Histogram {
-		if len(buckets) == 0 || !slices.IsSortedFunc(buckets, func(a, b float64) int {
-			if a < b {
-				return -1
+		for i := 1; i < len(buckets); i++ {
+			if !(buckets[i-1] < buckets[i]) { // equal bounds and NaN are wrong too
+				return nil, status.Errorf(status.InvalidArg, "histogram %q needs buckets, ascending", f.name)
 			}
-			return 1 // equal bounds are wrong too
-		}) {
-			return nil, status.Errorf(status.InvalidArg, "histogram %q needs buckets, ascending", f.name)
 		}
 	} else if len(buckets) > 0 {
 		return nil, status.Errorf(status.InvalidArg,

@@ -328,13 +328,15 @@ class Tensor:
     __slots__ = ("_name", "_code", "_shape", "_array", "_data")
 
     def __init__(self, name, numpy_array):
-        if name == "":
-            raise TritonModelException("Tensor name cannot be an empty string.")
+        if not isinstance(name, str):
+            raise TypeError("Tensor: name must be a str, not " + type(name).__name__)
         if not isinstance(numpy_array, np.ndarray):
             if isinstance(numpy_array, np.generic):  # the result of a reduction
                 numpy_array = np.asarray(numpy_array)
             else:
                 raise TypeError("Tensor: numpy_array must be a numpy.ndarray, not " + type(numpy_array).__name__)
+        if name == "":
+            raise TritonModelException("Tensor name cannot be an empty string.")
         code = _CODES.get(numpy_array.dtype)
         if code is None:
             numpy_array, code = _foreign(numpy_array)
@@ -488,8 +490,15 @@ class InferenceRequest:
         trace=None,
         parameters=None,
     ):
+        for name, value in (("request_id", request_id), ("model_name", model_name)):
+            if not isinstance(value, str):
+                raise TypeError("InferenceRequest: %s must be a str, not %s" % (name, type(value).__name__))
+        if correlation_id is None:
+            raise TypeError("InferenceRequest: correlation_id must be an int or a str, not NoneType")
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
+        if None in requested_output_names:
+            raise TypeError("InferenceRequest: requested_output_names must be strings")
         for kind, items in (("Input tensor", inputs), ("Requested output name", requested_output_names)):
             for item in items:
                 if item is None or item == "":
@@ -743,6 +752,8 @@ class Logger:
     @staticmethod
     def log(message, level=LogLevel.INFO):
         """Logs a message at a level."""
+        if not isinstance(level, int):
+            raise TypeError("Logger.log: level must be one of LogLevel, not " + type(level).__name__)
         _log(level, message)
 
     @staticmethod

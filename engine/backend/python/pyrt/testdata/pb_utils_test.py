@@ -176,6 +176,11 @@ class Tensor(unittest.TestCase):
             with self.assertRaises(pb.TritonModelException) as caught:
                 pb.Tensor(name, array)
             self.assertEqual(str(caught.exception), text)
+        for name, array in (("T", None), ("", None), (None, np.zeros(1))):
+            with self.assertRaises(TypeError):
+                pb.Tensor(name, array)
+        with self.assertRaises(TypeError):
+            pb.Logger.log("no level", None)
 
 
 class DLPack(unittest.TestCase):
@@ -314,6 +319,12 @@ class Request(unittest.TestCase):
             with self.assertRaises(pb.TritonModelException) as caught:
                 pb.InferenceRequest(model_name="m", **arguments)
             self.assertEqual(str(caught.exception), text)
+        for name in ("request_id", "correlation_id", "inputs", "model_name", "model_version", "flags"):
+            with self.assertRaises(TypeError):
+                pb.InferenceRequest(**{name: None})
+        for names in (None, [None]):
+            with self.assertRaises(TypeError):
+                pb.InferenceRequest(model_name="m", requested_output_names=names)
 
     def test_release_flags(self):
         made = pb.InferenceRequest(model_name="m")
