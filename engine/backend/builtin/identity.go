@@ -15,8 +15,8 @@ import (
 )
 
 // Identity returns the backend "identity": each INPUT<i> is returned as OUTPUT<i>, of any datatype and shape, without a
-// copy. If an optional input is not given, its output is zeros in the configured shape, with 1 for each -1. The parameters
-// "creation_delay_ms" and "execute_delay_ms" delay the start of each instance and each execution.
+// copy. An optional input that is not given comes back as zeros of the configured shape, with 1 for each -1.
+// The parameters "creation_delay_ms" and "execute_delay_ms" delay the start of each instance and each execution.
 // "enable_custom_tracing" adds activities to the trace of each request, as Triton's backend does. They contain spans
 // nested "nested_span_count" deep; every "single_activity_frequency"th span has an additional activity.
 func Identity() backend.Backend { return identity{} }

@@ -114,7 +114,8 @@ func (f *Family) sweep() {
 }
 
 // Metric returns the metric with the given labels, and makes it if there is none. The caller must close it. buckets are
-// the upper bounds of a histogram, ascending; with none it has only +Inf. Errors: InvalidArg for invalid names of labels and for wrong buckets.
+// the upper bounds of a histogram, ascending; without any it has only +Inf. Errors: InvalidArg for invalid names of
+// labels and for wrong buckets.
 func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, error) {
 	for name := range labels {
 		if !validName(name) || strings.Contains(name, ":") {
