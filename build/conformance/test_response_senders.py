@@ -5,8 +5,9 @@ import queue
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
 
-from harness import Server
+from harness import REFERENCE, Server
 
 CODE = """import threading
 import time
@@ -66,3 +67,11 @@ def test_first_response_counts_also_after_execute_has_returned_D035(server, mode
         result, error = answers.get(timeout=60)
     assert error is None
     assert result.as_numpy("OUT").tolist() == [want]
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton fails the request")
+def test_a_second_response_does_not_undo_the_first_over_HTTP_DV89(server):
+    with httpclient.InferenceServerClient(server.http) as client:
+        x = httpclient.InferInput("KIND", [1], "INT32")
+        x.set_data_from_numpy(np.array([1], np.int32))
+        assert client.infer("single", [x]).as_numpy("OUT").tolist() == [1]
