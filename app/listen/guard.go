@@ -176,12 +176,14 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // if next does not read the body, the server does
 		g.track(b, true)
 		defer g.track(b, false)
+		defer func() {
+			if b.ended.Load() {
+				g.work(b.client, -1)
+			} else { // the server reads what is left, to use the connection again
+				_ = b.control.SetReadDeadline(time.Now().Add(time.Second))
+			}
+		}()
 		next.ServeHTTP(w, r)
-		if b.ended.Load() {
-			g.work(b.client, -1)
-		} else { // the server reads what is left, to use the connection again
-			_ = b.control.SetReadDeadline(time.Now().Add(time.Second))
-		}
 	})
 }
 

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -189,5 +191,22 @@ func TestSharesLeaveDescriptors(t *testing.T) {
 		if used := 2*s.Inference + 2*s.Plain; used > files*7/8 || s.Inference > 65536 {
 			t.Errorf("%d files: %+v takes %d", files, s, used)
 		}
+	}
+}
+
+// A handler that panics after it has read a body leaves no request that seems to be handled.
+func TestGuardForgetsRequestsThatPanic(t *testing.T) {
+	g := NewGuard(1, time.Minute)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
+	func() {
+		defer func() { _ = recover() }() // as net/http does
+		g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			panic(http.ErrAbortHandler)
+		})).ServeHTTP(w, r)
+	}()
+	if len(g.working) != 0 {
+		t.Errorf("requests are handled for %v", g.working)
 	}
 }
