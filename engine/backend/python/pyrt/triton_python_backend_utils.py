@@ -466,6 +466,15 @@ def _parameters_json(parameters):
     return json.dumps(parameters)
 
 
+def _text(name, value):
+    # An element of a BYTES tensor is bytes, which Triton takes as text too.
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise TypeError("InferenceRequest: %s must be text, not %s" % (name, type(value).__name__))
+    return value
+
+
 class InferenceRequest:
     """A request to this model, or one that the model makes to another model (BLS)."""
 
@@ -490,15 +499,12 @@ class InferenceRequest:
         trace=None,
         parameters=None,
     ):
-        for name, value in (("request_id", request_id), ("model_name", model_name)):
-            if not isinstance(value, str):
-                raise TypeError("InferenceRequest: %s must be a str, not %s" % (name, type(value).__name__))
+        request_id, model_name = _text("request_id", request_id), _text("model_name", model_name)
         if correlation_id is None:
             raise TypeError("InferenceRequest: correlation_id must be an int or a str, not NoneType")
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
-        if None in requested_output_names:
-            raise TypeError("InferenceRequest: requested_output_names must be strings")
+        requested_output_names = [_text("requested_output_names", name) for name in requested_output_names]
         for kind, items in (("Input tensor", inputs), ("Requested output name", requested_output_names)):
             for item in items:
                 if item is None or item == "":

@@ -306,6 +306,11 @@ class Request(unittest.TestCase):
         self.assertIsNone(made.trace().get_context())
         self.assertEqual(pb.InferenceRequest(model_name="m", inputs=[], requested_output_names=[]).correlation_id(), 0)
 
+    def test_bytes_are_text(self):
+        made = pb.InferenceRequest(b"r", 0, [], [b"O"], "grün".encode())
+        self.assertEqual((made.request_id(), made.model_name()), ("r", "grün"))
+        self.assertEqual(made.requested_output_names(), {"O"})
+
     def test_refused(self):
         for arguments, text in [
             (dict(correlation_id=1.5), "Correlation ID must be integer or string"),
