@@ -406,10 +406,10 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 		{name: "C047 without B; the output that needs it is not requested", inputs: []string{"A"},
 			outputs: []string{"X"},
 			want:    "X 100"},
-		{name: "C047 without B; the output that needs it is left out", inputs: []string{"A"}, want: "X 100"},
+		{name: "C047 without B; the step gets no input and sends zeros", inputs: []string{"A"}, want: "X 100, Y 0"},
 		{name: "C047 without B; only the output that needs it is requested", inputs: []string{"A"},
-			outputs: []string{"Y"}},
-		{name: "C047 B alone; the tensor between the steps is left out too", inputs: []string{"B"}, want: "Y 100"},
+			outputs: []string{"Y"}, want: "Y 0"},
+		{name: "C047 B alone; the first step sends zeros", inputs: []string{"B"}, want: "X 0, Y 100"},
 		{name: "C047 a step needs the input", model: "strict", inputs: []string{"B"},
 			err: "in ensemble 'strict', [request id: <id_unknown>] expected 1 inputs but got 0 inputs for model"},
 	} {
