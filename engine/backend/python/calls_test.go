@@ -364,7 +364,7 @@ class TritonPythonModel:
         if what == 7:
             s = requests[0].get_response_sender()
             s.send(out("OUT", one))
-            s.send(out("OUT", one))
+            s.send(out("OUT", one + 1))
             s.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             return None
         if what == 8:
@@ -387,7 +387,7 @@ class TritonPythonModel:
 			"'OUT'", status.Internal},
 		{"D6 nothing", 5, "model 'm'", status.Internal},
 		{"D6 no response objects", 6, "InferenceResponse", status.Internal},
-		{"D6 two responses of a model that is not decoupled", 7, "", status.Internal},
+		{"D6 the first of two responses of a model that is not decoupled counts", 7, "", 0},
 		{"D037 a TritonError with a code", 8, "mine", status.NotFound},
 		{"an output that the configuration does not know beside those that it does", 9, "", 0},
 	} {
