@@ -19,16 +19,13 @@ type Entry interface {
 }
 
 func (c *Console) sessionEndpoint() rest.Endpoint {
-	e := rest.Raw(c.openSession).With(http.StatusNoContent)
-	e.Request = "OpenSession"
-	return e
+	return rest.Raw(c.openSession).Reads("OpenSession", 4<<10).With(http.StatusNoContent)
 }
 
 // openSession lets a browser in that has the secret of a link, or a token.
 func (c *Console) openSession(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	var req api.OpenSession
-	if err := rest.Read(w, r, &req); err != nil {
+	if err := rest.Read(r, &req); err != nil {
 		return err
 	}
 	if c.entry != nil {

@@ -58,15 +58,12 @@ type clientErrors struct {
 }
 
 func (c *clientErrors) endpoint() rest.Endpoint {
-	e := rest.Raw(c.report).With(http.StatusNoContent)
-	e.Request = "ClientError"
-	return e
+	return rest.Raw(c.report).Reads("ClientError", 64<<10).With(http.StatusNoContent)
 }
 
 func (c *clientErrors) report(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	var e api.ClientError
-	if err := rest.Read(w, r, &e); err != nil {
+	if err := rest.Read(r, &e); err != nil {
 		return err
 	}
 	if c.allow() {

@@ -51,11 +51,12 @@ func (s *Server) readBody(x *exchange, offset int) (*tensor.Buffer, []byte, erro
 // readEncoded reads a body and decompresses it if it is compressed.
 func (s *Server) readEncoded(x *exchange, offset int) (buf *tensor.Buffer, body []byte, err error) {
 	compressed := len(x.contentEncoding) > 0 && string(x.contentEncoding) != "identity"
+	noRoom := s.opt.Memory.Check(x.length)
 	switch {
 	case x.length > s.opt.MaxBody:
 		err = errTooLarge
-	case s.opt.Memory.Check(x.length) != nil:
-		err = s.opt.Memory.Check(x.length)
+	case noRoom != nil:
+		err = noRoom
 	case compressed:
 		var z io.ReadCloser
 		if z, err = decompressor(x); err != nil {

@@ -113,16 +113,16 @@ func (p *Pool) release(n int64) {
 		return
 	}
 	if p.due.CompareAndSwap(false, true) {
-		p.awaitCalm(p.released.Load(), time.Now().Add(returnLatest))
+		p.returnLater(p.released.Load(), time.Now().Add(returnLatest))
 	}
 }
 
-// awaitCalm returns memory to the operating system when nothing large has been released for a while, and at the latest
+// returnLater returns memory to the operating system when nothing large has been released for a while, and at the latest
 // at a given time. released is what was released until now.
-func (p *Pool) awaitCalm(released int64, latest time.Time) {
+func (p *Pool) returnLater(released int64, latest time.Time) {
 	time.AfterFunc(returnDelay, func() {
 		if now := p.released.Load(); now != released && time.Now().Before(latest) {
-			p.awaitCalm(now, latest)
+			p.returnLater(now, latest)
 			return
 		}
 		p.released.Store(0)

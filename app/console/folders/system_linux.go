@@ -6,15 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeBytes returns how many bytes this process may still write to the file system of dir, and whether it is known.
-func FreeBytes(dir string) (uint64, bool) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil || s.Bsize <= 0 {
-		return 0, false
-	}
-	return s.Bavail * uint64(s.Bsize), true
-}
-
 // Exchange swaps two folders in one step. File systems that cannot do that take two renames.
 func Exchange(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)

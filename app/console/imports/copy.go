@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"nereid/app/console/api"
-	"nereid/app/console/folders"
 	"nereid/app/console/rest"
+	"nereid/engine/system/proc"
 )
 
 // copyModel copies a staged model folder into the folder to, which exists, and publishes the progress. The caller syncs
@@ -46,7 +46,7 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 			return nil
 		}
 		root := filepath.Dir(to)
-		if free, ok := folders.FreeBytes(root); ok && done == 0 && uint64(total) > free {
+		if free, ok := proc.FreeBytes(root); ok && done == 0 && uint64(total) > free {
 			return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total,
 				free, root)
 		}

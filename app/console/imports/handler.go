@@ -17,7 +17,6 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
-	"nereid/app/console/folders"
 	"nereid/app/console/imports/staging"
 	"nereid/app/console/models"
 	"nereid/app/console/rest"
@@ -26,6 +25,7 @@ import (
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/repo"
+	"nereid/engine/system/proc"
 )
 
 // Options of a Handler. All fields but Limits are needed.
@@ -98,7 +98,7 @@ func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import
 	if req.Path != "" {
 		return h.createFromPath(r.Context(), filepath.Clean(req.Path))
 	}
-	if free, ok := folders.FreeBytes(h.DataDir); ok && req.TotalBytes > 0 && uint64(req.TotalBytes) > free {
+	if free, ok := proc.FreeBytes(h.DataDir); ok && req.TotalBytes > 0 && uint64(req.TotalBytes) > free {
 		return out, rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", req.TotalBytes,
 			free, h.DataDir)
 	}

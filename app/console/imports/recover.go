@@ -93,17 +93,28 @@ func (r *recovery) claim(j *journal) string {
 	return found
 }
 
+// open returns the journal with this file name in a model folder, which the caller closes, and what it claims. The
+// journal is nil if there is none, or if another server is at work on the import.
+func (r *recovery) open(name, file string) (j *journal, old string, err error) {
+	j, err = readJournal(r.at(name), file)
+	if j == nil {
+		return nil, "", err
+	}
+	old = r.claim(j)
+	if err != nil { // errBusy
+		j.close()
+		return nil, "", nil
+	}
+	return j, old, nil
+}
+
 // placed finishes an import that is in service: what it replaced goes to the trash.
 func (r *recovery) placed(name string) error {
-	j, err := readJournal(r.at(name), placedName)
+	j, old, err := r.open(name, placedName)
 	if j == nil {
 		return err
 	}
 	defer j.close()
-	old := r.claim(j)
-	if err != nil {
-		return ignoreBusy(err)
-	}
 	if old != "" {
 		if err := r.discard(old, name); err != nil {
 			return err
@@ -114,15 +125,11 @@ func (r *recovery) placed(name string) error {
 
 // unfinished undoes an import whose folder is in its place and was not in service.
 func (r *recovery) unfinished(name string) error {
-	j, err := readJournal(r.at(name), journalName)
+	j, old, err := r.open(name, journalName)
 	if j == nil {
 		return err
 	}
 	defer j.close()
-	old := r.claim(j)
-	if err != nil {
-		return ignoreBusy(err)
-	}
 	aside := old
 	if old != "" {
 		err = folders.Exchange(r.at(old), r.at(name))
@@ -163,7 +170,7 @@ func (r *recovery) incomplete(name string) error {
 	old := name + folders.OldName
 	if err != nil {
 		delete(r.hidden, old)
-		return ignoreBusy(err)
+		return nil // errBusy
 	}
 	if r.hidden[old] && j.Place != "" && !exists(r.at(j.Place)) {
 		delete(r.hidden, old)
@@ -173,13 +180,6 @@ func (r *recovery) incomplete(name string) error {
 	}
 	r.h.Log.Info("an incomplete import is removed", "folder", r.at(name))
 	return os.RemoveAll(r.at(name))
-}
-
-func ignoreBusy(err error) error {
-	if errors.Is(err, errBusy) {
-		return nil
-	}
-	return err
 }
 
 // orphan moves a hidden folder without a journal to the trash: an older program left what an import has replaced.

@@ -31,6 +31,7 @@ type Endpoint struct {
 	serve func(w http.ResponseWriter, r *http.Request) (any, error)
 	raw   bool // serve writes the reply
 	cache string
+	limit int64 // of the JSON body, in bytes
 }
 
 // Reply is an Endpoint without a request body that replies with a value.
@@ -41,10 +42,10 @@ func Reply[Out any](f func(*http.Request) (Out, error)) Endpoint {
 
 // Call is an Endpoint that reads a JSON body and replies with a value. An empty body is a zero In.
 func Call[In, Out any](f func(*http.Request, *In) (Out, error)) Endpoint {
-	return Endpoint{Request: nameOf[In](), Response: nameOf[Out](), Status: http.StatusOK,
-		serve: func(w http.ResponseWriter, r *http.Request) (any, error) {
+	return Endpoint{Request: nameOf[In](), Response: nameOf[Out](), Status: http.StatusOK, limit: MaxBody,
+		serve: func(_ http.ResponseWriter, r *http.Request) (any, error) {
 			in := new(In)
-			if err := Read(w, r, in); err != nil {
+			if err := Read(r, in); err != nil {
 				return nil, err
 			}
 			return f(r, in)
@@ -75,6 +76,12 @@ func (e Endpoint) Cached() Endpoint {
 	return e
 }
 
+// Reads returns e, made by Raw, with a JSON body of a type of package api that has at most limit bytes.
+func (e Endpoint) Reads(request string, limit int64) Endpoint {
+	e.Request, e.limit = request, limit
+	return e
+}
+
 // Handler serves e. The log receives internal errors. memory counts JSON bodies of requests and replies; nil: nobody
 // does.
 func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler {
@@ -84,6 +91,9 @@ func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler 
 		size, err := e.takeBody(r, memory)
 		if err == nil {
 			defer memory.Give(size)
+			if e.Request != "" {
+				r.Body = http.MaxBytesReader(w, r.Body, e.limit)
+			}
 			out, err = e.serve(w, r)
 		}
 		switch {
@@ -109,7 +119,7 @@ func (e Endpoint) takeBody(r *http.Request, memory *tensor.Budget) (int64, error
 	if e.Request == "" || r.ContentLength == 0 {
 		return 0, nil
 	}
-	size := int64(MaxBody)
+	size := e.limit
 	if r.ContentLength > 0 {
 		size = min(size, r.ContentLength)
 	}
@@ -175,9 +185,10 @@ func Number(q url.Values, name string, def, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// Read decodes the request's body, one JSON value with known fields, into v. An empty body leaves v as it is.
-func Read(w http.ResponseWriter, r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody))
+// Read decodes the request's body, one JSON value with known fields, into v. An empty body leaves v as it is. The body
+// has the limit of its Endpoint.
+func Read(r *http.Request, v any) error {
+	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
 	if err == io.EOF {

@@ -47,7 +47,7 @@ func goTests(r io.Reader) ([]test, error) {
 		if log.counts(k, o) {
 			t := test{name: strings.TrimSpace(k.pkg + " " + k.name), result: o, output: log.output.get(k)}
 			if k.name == "" {
-				t.output += log.buildOutput(k.pkg)
+				t.output += log.buildOutput(k.pkg) + log.unfinished(k.pkg)
 			}
 			tests = append(tests, t)
 		}
@@ -141,6 +141,17 @@ func (l *goLog) counts(k goTestName, o outcome) bool {
 		return !strings.Contains(k.name, "/")
 	}
 	return !l.hasSubtest[k] || failedItself
+}
+
+// unfinished returns the last lines of the tests of a package that began and did not end, as after a time limit.
+func (l *goLog) unfinished(pkg string) string {
+	var b strings.Builder
+	for k, text := range l.output {
+		if _, ended := l.results[k]; k.pkg == pkg && k.name != "" && !ended {
+			fmt.Fprintf(&b, "%s did not end:\n%s\n", k.name, tail(text.String(), 20))
+		}
+	}
+	return b.String()
 }
 
 // buildOutput returns what the compiler printed about a package and its test variants.

@@ -34,6 +34,10 @@ func TestGoTests(t *testing.T) {
 		{name: "a package that does not build",
 			in: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"syntax error\n"}
 {"Action":"fail","Package":"p"}`, fail: 1, wantName: "p", wantOutput: "syntax error"},
+		{name: "a package that reaches its time limit",
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN TestA\n"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"fail","Package":"p"}`, pass: 1, fail: 1, wantName: "p", wantOutput: "TestA did not end:\n=== RUN TestA"},
 		{name: "a package without tests", in: a + `{"Action":"skip","Package":"p"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -40,7 +41,9 @@ func TestOutOfMemoryEndsOnlyTheModel(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { until(t, "the control group is gone", func() bool { return group.Remove() == nil }) })
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemoryEndsOnlyTheModel$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemoryEndsOnlyTheModel$", "-test.v",
+		"-test.timeout=5m")
+	cmd.WaitDelay = 10 * time.Second // for a process that outlives the test program and has its output open
 	cmd.Env = append(os.Environ(), outOfMemoryVar+"="+group.Procs())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemoryEndsOnlyTheModel/D4") {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,8 @@ func TestSmallOrMissingShm(t *testing.T) {
 	for how, name := range map[string]string{"small": "D057 of 64 MB", "full": "D057 without room",
 		"none": "D057 that is not there"} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestSmallOrMissingShm$", "-test.v")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestSmallOrMissingShm$", "-test.v", "-test.timeout=5m")
+			cmd.WaitDelay = 10 * time.Second // for a process that outlives the test program and has its output open
 			cmd.Env = append(os.Environ(), smallShmVar+"="+how)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 			if os.Getuid() != 0 {

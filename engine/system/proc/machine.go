@@ -87,6 +87,7 @@ type Stat struct {
 	CPU      time.Duration // its own
 	Children time.Duration // CPU time of the children that exited
 	Resident int64         // bytes; pages that processes share count for each
+	Start    int64         // when it was started, in ticks since the machine was; distinguishes processes of one number
 	parent   int
 }
 
@@ -114,6 +115,7 @@ func ReadStat(root, pid string) (Stat, error) {
 		CPU:      time.Duration(number(14)+number(15)) * tick,
 		Children: time.Duration(number(16)+number(17)) * tick,
 		Resident: number(24) * int64(os.Getpagesize()),
+		Start:    number(22),
 		parent:   int(number(4)),
 	}
 	return s, errors.Join(errs...)

@@ -51,7 +51,8 @@ func TestReadStatFindsTheFieldsAfterAnyName(t *testing.T) {
 	const text = "42 (a (b) c) S 7 1 1 0 -1 4194304 100 0 0 0 150 50 20 10 20 0 9 0 1000 1000000 3 1\n"
 	s, err := ReadStat(write(t, "42/stat", text), "42")
 	want := Stat{
-		CPU: 2 * time.Second, Children: 300 * time.Millisecond, Resident: 3 * int64(os.Getpagesize()), parent: 7,
+		CPU: 2 * time.Second, Children: 300 * time.Millisecond, Resident: 3 * int64(os.Getpagesize()),
+		Start: 1000, parent: 7,
 	}
 	if err != nil || s != want {
 		t.Errorf("ReadStat = %+v, %v; want %+v", s, err, want)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nereid/engine/system/proc"
 )
 
 // The processes that a model's process has started, its kin, must end with it, also in another session or process
@@ -21,7 +23,7 @@ func (l *Launcher) newID() string { return l.id + "-" + strconv.FormatUint(l.las
 // kin is a process. Its start time distinguishes it from a later process of the same number.
 type kin struct {
 	pid   int
-	start string
+	start int64
 }
 
 // NoteKin notes the descendants of the process, which is about to be killed. They are killed after it.
@@ -46,7 +48,7 @@ func descendants(pid int, all []kin) []kin {
 		}
 		for _, f := range strings.Fields(string(b)) {
 			child, err := strconv.Atoi(f)
-			if start := startTime(child); err == nil && start != "" {
+			if start := startTime(child); err == nil && start != 0 {
 				all = descendants(child, append(all, kin{child, start}))
 			}
 		}
@@ -54,17 +56,13 @@ func descendants(pid int, all []kin) []kin {
 	return all
 }
 
-// startTime returns when a process was started, in the kernel's words; "": there is none.
-func startTime(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+// startTime returns when a process was started, see proc.Stat; 0: there is none.
+func startTime(pid int) int64 {
+	s, err := proc.ReadStat("/proc", strconv.Itoa(pid))
 	if err != nil {
-		return ""
+		return 0
 	}
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 20 {
-		return ""
-	}
-	return fields[19]
+	return s.Start
 }
 
 // killKin kills what the process has started and still runs. The process itself has ended.
