@@ -26,6 +26,7 @@ type execution struct {
 	err      error          // of the execution as a whole
 	done     chan struct{}  // capacity 1
 	reads    bool           // the goroutine in Execute reads frames; see reader
+	inline   bool           // the goroutine that brought the request is in Execute
 	ctx      context.Context
 	began    time.Time // if there is a limit
 	tooLong  bool      // guarded by the worker's mu: it was ended because of its limit
@@ -124,6 +125,7 @@ func (w *Worker) admit(ctx context.Context, b *infer.Batch, series []*infer.Batc
 		ex.requests[i].ticket, ex.requests[i].state = w.lastTicket, w.down.NewState()
 	}
 	ex.batch, ex.series, ex.lastEnd, ex.marked, ex.err = b, series, 0, false, nil
+	ex.inline = b != nil && b.Inline
 	w.current = ex
 	if ex.reads = !w.reader.active; ex.reads {
 		w.reader.active = true
@@ -184,10 +186,18 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 		defer t.Stop()
 		limit = t.C
 	}
+	var look <-chan time.Time // for clients that have left
+	if ex.inline {
+		t := time.NewTicker(idleRead)
+		defer t.Stop()
+		look = t.C
+	}
 	for {
 		select {
 		case <-ex.done:
 			return ex.err
+		case <-look:
+			w.cancelAbandoned()
 		case <-w.dead:
 			return w.outcome(ex)
 		case <-limit:
@@ -230,6 +240,17 @@ func (w *Worker) errTooLong() error {
 func (w *Worker) Cancelled(r *infer.Request) {
 	w.setState(r, arena.StateCancelled, true)
 	w.watch.cancelled()
+}
+
+// cancelAbandoned cancels a request that is being executed if its client has left.
+func (w *Worker) cancelAbandoned() {
+	w.mu.Lock()
+	left := w.current.abandoned()
+	w.mu.Unlock()
+	if left != nil {
+		left.Cancel()
+		left.Release()
+	}
 }
 
 // setState sets or clears bits of the state byte of a request, if the worker still has it.

@@ -93,15 +93,11 @@ func (r *reader) standBy() (err error, ended bool) {
 		}
 		last = w.lastExec
 		kill := r.active && w.current != nil && w.current.overdue(w.spec.Limits.Execute)
-		left := w.current.abandoned()
 		w.mu.Unlock()
 		if kill {
 			w.stop() // the goroutine that reads finds the end of the stream
 		}
-		if left != nil {
-			left.Cancel()
-			left.Release()
-		}
+		w.cancelAbandoned()
 	}
 }
 
