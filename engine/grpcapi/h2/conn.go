@@ -108,6 +108,7 @@ func (c *conn) serve() {
 			s.recv.drop()
 		}
 	}
+	c.reader.at = nil
 	c.reader.releaseLeft()
 }
 

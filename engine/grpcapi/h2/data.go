@@ -71,6 +71,7 @@ func (r *reader) takeWindow(h frameHead, endStream bool, n int) (*Stream, error)
 		}
 	}
 	s := c.streams[h.id]
+	r.at = s
 	switch {
 	case s == nil:
 		c.out.b = appendWords(c.out.b, frameReset, h.id, uint32(codeStreamClosed))
@@ -233,8 +234,8 @@ func (r *reader) ended(s *Stream) {
 		c.begin(s)
 		return
 	}
-	c.mu.Unlock()
 	s.recv.drop()
+	c.mu.Unlock()
 }
 
 var (

@@ -3,6 +3,7 @@ package h2
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 )
 
@@ -21,6 +22,7 @@ type reader struct {
 	mayReserve func(size int) bool // is reserve
 	within     atomic.Bool         // more of a frame or of a header block must come; others read it
 	left       []*Stream           // calls that ended before their messages had come; guarded by the connection's mu
+	at         *Stream             // the call whose DATA frame is being read; guarded by the connection's mu
 	lastRead   atomic.Int64        // when something came, in nanoseconds of the server's clock; others read it
 }
 
@@ -104,6 +106,7 @@ func (r *reader) read(b []byte) (int, error) {
 	}
 	c.mu.Lock()
 	if r.atFrame {
+		r.at = nil
 		r.releaseLeft()
 	}
 	c.writeFromReader()
@@ -134,13 +137,18 @@ func (r *reader) skip(n int) error {
 	return nil
 }
 
-// releaseLeft releases what calls received that have ended. No frame is being read, and the connection's mu is held.
+// releaseLeft releases what calls received that have ended, except for the one whose frame is being read. The
+// connection's mu is held.
 func (r *reader) releaseLeft() {
-	for _, s := range r.left {
-		s.recv.drop()
+	if len(r.left) == 0 {
+		return
 	}
-	clear(r.left)
-	r.left = r.left[:0]
+	r.left = slices.DeleteFunc(r.left, func(s *Stream) bool {
+		if s != r.at {
+			s.recv.drop()
+		}
+		return s != r.at
+	})
 }
 
 // reserve reports whether a message's whole buffer may be made before its bytes come. A connection may reserve as

@@ -73,6 +73,7 @@ func checkConn(c *conn, now, stall int64) {
 		for _, s := range c.streams {
 			s.check(now, stall)
 		}
+		c.reader.releaseLeft() // the reader may wait for long
 		c.wakeWriter()
 	}
 	c.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+
+	"nereid/engine/tensor"
 )
 
 const testStall = 400 * time.Millisecond
@@ -261,4 +263,35 @@ func TestA27MaxConnections(t *testing.T) {
 	_ = second.Close()
 	s.idle(t, 1)
 	dial(t, s).works("Echo")
+}
+
+// The bytes of calls that ended within a message go back to the budget although the client sends nothing more.
+func TestA27_A25SilentConnectionHoldsNoMemory(t *testing.T) {
+	budget := tensor.NewBudget(64 << 20)
+	s := serve(t, func(o *Options) { patient(o); o.Pool = &tensor.Pool{Budget: budget} })
+	c := dial(t, s)
+	c.works("Echo") // a connection without any call would be closed
+	for _, method := range []string{"Echo", "Unary", "Stream"} {
+		id := c.open(method)
+		_ = c.WriteData(id, false, append(binary.BigEndian.AppendUint32([]byte{0}, 4<<20), make([]byte, 1000)...))
+		if r, err := c.result(id); err != nil || r.status != "4" {
+			t.Errorf("%s: %+v, %v; want DEADLINE_EXCEEDED (4)", method, r, err)
+		}
+	}
+	empty := func() {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); budget.Used() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) { // nothing signals it
+				t.Fatalf("%d bytes of the budget are still taken", budget.Used())
+			}
+		}
+	}
+	empty()
+	c.works("Echo")
+	s.idle(t, 1)
+	id := c.open("Echo") // the connection ends within a frame
+	_ = c.WriteData(id, false, append(binary.BigEndian.AppendUint32([]byte{0}, 4<<20), make([]byte, 1000)...))
+	_, _ = c.Conn.Write(binary.BigEndian.AppendUint32([]byte{0, 1, 0, 0, 0}, id))
+	s.idle(t, 0)
+	empty()
 }
