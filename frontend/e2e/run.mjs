@@ -16,6 +16,7 @@ import { faces } from "./faces.mjs";
 import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
+import { tabs } from "./tabs.mjs";
 import { trying } from "./trying.mjs";
 import { tuning } from "./tuning.mjs";
 import { api, axe, drop, editorText, eventually, open, patience, Report, root, setEditor, shot } from "./lib.mjs";
@@ -33,7 +34,7 @@ const addSub = `e2e_add_sub_${id}`;
 const tmp = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-e2e-"));
 const at = (name, tab = "") => `${base}/#/models/${name}${tab && "/" + tab}`;
 
-const { browser, page } = await open(base, report);
+const { browser, context, page } = await open(base, report);
 const dialog = page.locator("dialog[open]");
 const button = (name, scope = page) => scope.getByRole("button", { name });
 
@@ -268,6 +269,7 @@ await configuring({ base, page, report, model: digits });
 await tuning({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
+await tabs({ base, context, report, model: digits });
 await faces({ base, page, report, id });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });

@@ -1,6 +1,7 @@
-// The stream of live data (GET /api/events), and the data that the page keeps.
+// The data that the page keeps of the stream of live data (feed.ts).
 import type * as api from "./api.gen";
 import { base, client } from "./api";
+import { join, merge, type FeedMessage, type FeedStatus } from "./feed";
 import { frameworks } from "./frameworks.svelte";
 import { SampleRing } from "./ring";
 
@@ -23,40 +24,46 @@ class Live {
   /** The time of the newest samples. It changes once a second. */
   nowMs = $state(0);
   readonly rings = new Map<string, SampleRing>();
-  private source: EventSource | null = null;
-  private retry: ReturnType<typeof setTimeout> | undefined;
-  private wait = 1000;
+  private leave: (() => void) | null = null;
 
-  /** Opens the stream, and opens it again after a failure until stop is called. */
+  constructor() {
+    // A page that the browser keeps for its back button must not keep the stream.
+    addEventListener("pagehide", () => this.stop());
+    addEventListener("pageshow", (e) => {
+      if (e.persisted) this.start();
+    });
+  }
+
+  /** Follows the stream of the browser, also after failures, until stop is called. */
   start(): void {
     this.stop();
-    const s = new EventSource(base() + "/api/events");
-    this.source = s;
-    s.onopen = () => {
-      this.status = "open";
-      this.wait = 1000;
-    };
-    s.onerror = () => {
-      if (this.status === "open" || this.models) this.status = "lost";
-      if (s.readyState !== EventSource.CLOSED) return; // the browser reconnects
-      client.server().catch(() => undefined); // notices that the server does not let this browser in any more
-      this.retry = setTimeout(() => this.start(), this.wait);
-      this.wait = Math.min(this.wait * 2, 10_000);
-    };
-    const on = <T>(topic: string, f: (v: T) => void) =>
-      s.addEventListener(topic, (e: MessageEvent<string>) => f(JSON.parse(e.data) as T));
-    on<api.ModelsEvent>("models", (v) => this.onModels(v));
-    on<api.SamplesEvent>("samples", (v) => this.onSamples(v));
-    on<api.Event>("event", (v) => (this.events = [v, ...this.events].slice(0, maxEvents)));
-    on<api.Machine>("machine", (v) => (this.machine = v));
-    on<api.Framework>("framework", (v) => frameworks.put(v));
-    on<api.Import>("import", (v) => this.setImport(v));
+    this.leave = join(base(), (messages) => {
+      for (const m of messages) this.receive(m);
+    });
   }
 
   stop(): void {
-    clearTimeout(this.retry);
-    this.source?.close();
-    this.source = null;
+    this.leave?.();
+    this.leave = null;
+  }
+
+  private receive(m: FeedMessage): void {
+    if (!("data" in m)) return this.onStatus(m.topic);
+    const v: unknown = JSON.parse(m.data);
+    switch (m.topic) {
+      case "models": return this.onModels(v as api.ModelsEvent, m.atMs);
+      case "samples": return this.onSamples(v as api.SamplesEvent);
+      case "event": this.events = [v as api.Event, ...this.events].slice(0, maxEvents); return;
+      case "machine": this.machine = v as api.Machine; return;
+      case "framework": return frameworks.put(v as api.Framework);
+      case "import": return this.setImport(v as api.Import);
+    }
+  }
+
+  private onStatus(s: FeedStatus): void {
+    if (s === "open") this.status = s;
+    else if (this.status === "open" || this.models) this.status = "lost";
+    if (s === "refused") client.server().catch(() => undefined); // notices that the server does not let this browser in any more
   }
 
   model(name: string): api.Model | undefined {
@@ -66,7 +73,7 @@ class Live {
   /** Stores the model from an answer, unless the stream is open: the stream may be newer than the answer. */
   put(m: api.Model): void {
     if (this.status === "open") return;
-    this.onModels({ full: false, models: [m], removed: [] });
+    this.onModels({ full: false, models: [m], removed: [] }, Date.now());
   }
 
   /** Stores the state of an import, and keeps only the last few imports. */
@@ -79,20 +86,20 @@ class Live {
     return this.rings.get(versionKey(model, version));
   }
 
-  private onModels(v: api.ModelsEvent): void {
+  private onModels(v: api.ModelsEvent, atMs: number): void {
     this.models = merge(this.models ?? [], v);
     const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
     for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
-    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x);
+    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, atMs);
   }
 
-  /** Fills a new ring with the requests of the last minute, so that a new page shows data. */
-  private seed(model: string, v: api.Version): void {
+  /** Fills a new ring with the requests of the minute before atMs, so that a new page shows data. */
+  private seed(model: string, v: api.Version, atMs: number): void {
     const key = versionKey(model, v.version);
     const counts = v.lastMinute.spark;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Math.floor(Date.now() / 1000) * 1000; // the times of samples are whole seconds
+    const end = Math.floor(atMs / 1000) * 1000; // the times of samples are whole seconds
     const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
     counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
     this.rings.set(key, ring);
@@ -107,14 +114,6 @@ class Live {
     }
     this.nowMs = v.tMs;
   }
-}
-
-/** The list after a models event, sorted by name. */
-export function merge(old: api.Model[], e: api.ModelsEvent): api.Model[] {
-  const byName = new Map(e.full ? [] : old.map((m) => [m.name, m] as const));
-  for (const name of e.removed) byName.delete(name);
-  for (const m of e.models) byName.set(m.name, m);
-  return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }
 
 export const live = new Live();
