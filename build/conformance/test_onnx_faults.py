@@ -1,5 +1,8 @@
 """ONNX models whose inputs make an operator of ONNX Runtime trap, crash or take all memory. The server must survive."""
 
+import json
+import socket
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -116,3 +119,65 @@ def test_D22_a_model_that_allocates_what_a_client_says_runs_in_a_process(server)
     assert answer.json["outputs"][0]["data"] == [0, 0]
     until(lambda: len(workers(server)) == 2, 60, "there is another number of processes", server.log)
     assert "ConstantOfShape allocates as much memory as the value says" in server.log()
+
+
+def step_up(repo, name, trips="", config=""):
+    """Writes a model that adds a client's step until 100 is reached. A step of 0 never reaches it."""
+    outs = [helper.make_tensor_value_info("more_out", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v_out", TensorProto.FLOAT, [1])]
+    ins = [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+           helper.make_tensor_value_info("more_in", TensorProto.BOOL, []),
+           helper.make_tensor_value_info("v_in", TensorProto.FLOAT, [1])]
+    body = helper.make_graph([helper.make_node("Add", ["v_in", "step"], ["v_out"]),
+                              helper.make_node("Less", ["v_out", "top"], ["more"]),
+                              helper.make_node("Squeeze", ["more"], ["more_out"])], "body", ins, outs)
+    weights = {"zero": np.zeros(1, np.float32), "top": np.full(1, 100, np.float32),
+               "forever": np.array(2**63 - 1), "few": np.array(1000)}
+    write(repo, name, [helper.make_node("Loop", [trips, "", "zero"], ["y"], body=body)],
+          [("step", TensorProto.FLOAT, [1])], [("y", TensorProto.FLOAT, [1])], weights=weights,
+          config="instance_group { count: 1 kind: KIND_CPU }\n" + config)
+
+
+WARMUP = """model_warmup { name: "w" batch_size: 0
+  inputs { key: "step" value { data_type: TYPE_FP32 dims: [ 1 ] zero_data: true } } }
+"""
+
+
+def test_D22_D14_a_loop_that_may_not_end_runs_in_a_process(tmp_path):
+    """One without a trip count, or with a huge one. Its execution ends when its client leaves, at unload and at exit."""
+    repo = tmp_path / "models"
+    step_up(repo, "while")
+    step_up(repo, "huge", "forever")
+    step_up(repo, "for", "few")
+    step_up(repo, "warm", config=WARMUP)
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=while", "--load-model=huge",
+                "--load-model=for", "--model-load-timeout-secs=5") as s:
+        step = lambda n: {"inputs": [tensor("step", "FP32", [n], [1])]}
+        for name in "while", "huge", "for":
+            answer = s.post(f"/v2/models/{name}/infer", step(25))
+            assert answer.json["outputs"][0]["data"] == [100], answer.body
+        assert len(workers(s)) == 2  # of while and huge
+        assert s.post("/v2/models/for/infer", step(0)).json["outputs"][0]["data"] == [0]
+        for name in "while", "huge":
+            pids = workers(s)
+            leave(s, name, step(0))
+            until(lambda: s.post(f"/v2/models/{name}/infer", step(50)).status == 200, 60, "it goes on", s.log)
+            assert workers(s) == pids
+        answer = s.post("/v2/repository/models/warm/load", {})
+        assert answer.status == 400 and "--model-load-timeout-secs" in answer.error, answer.body
+        leave(s, "while", step(0))
+        assert s.post("/v2/repository/models/while/unload", {}).status == 200
+        until(lambda: len(workers(s)) == 1, 60, "a process still runs", s.log)
+        leave(s, "huge", step(0))
+
+
+def leave(server, name, request):
+    """Sends a request, and goes when it is executed."""
+    text = json.dumps(request).encode()
+    host, port = server.http.split(":")
+    with socket.create_connection((host, int(port))) as c:
+        c.sendall(f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: {server.http}\r\n"
+                  f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        ticks = lambda: {pid: int(open(f"/proc/{pid}/stat").read().rsplit(")")[1].split()[11]) for pid in workers(server)}
+        before = ticks()
+        until(lambda: any(n > before.get(pid, n) + 10 for pid, n in ticks().items()), 60, "no process computes")

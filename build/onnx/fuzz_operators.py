@@ -58,13 +58,23 @@ def changed(a, rng):
     return b.reshape(shape)
 
 
+def operators(graph, of=None):
+    """The types of the operators of a graph and of its inner graphs; of: only of the nodes of this type."""
+    found = set()
+    for node in graph.node:
+        inner = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+        here = of in (None, node.op_type)
+        found |= {node.op_type} if here else set()
+        found |= set().union(*(operators(g, None if here else of) for g in inner))
+    return found
+
+
 class Case:
     """A node test with variable dimensions."""
 
     def __init__(self, folder):
         self.name = folder.name
         self.model = onnx.load(str(folder / "model.onnx"))
-        self.operators = sorted({n.op_type for n in self.model.graph.node})
         self.inputs = {}
         for i, value in enumerate(self.model.graph.input):
             a = numpy_helper.to_array(onnx.load_tensor(str(folder / f"test_data_set_0/input_{i}.pb")))
@@ -155,16 +165,17 @@ def main(data, only, count):
             continue
 
         def report(operator, reason, variant):
-            operators = [operator] if operator else case.operators
-            slow = reason == "time" and set(operators) & SLOW_ALLOWED
-            word = "known" if set(operators) & known or slow else "NEW"
-            found[word, reason, " ".join(operators)].append((case.name, variant))
+            names = operators(case.model.graph, operator)  # an error of an inner operator names the outer one
+            slow = reason == "time" and names & SLOW_ALLOWED
+            word = "known" if names & known or slow else "NEW"
+            text = " ".join(sorted(names))
+            found[word, reason, text].append((case.name, variant))
             if word == "NEW":
-                print(f"{case.name} variant {variant}: {reason} in {' '.join(operators)}", flush=True)
+                print(f"{case.name} variant {variant}: {reason} in {text}", flush=True)
 
         search(case, count, report)
-    for (word, reason, operators), cases in sorted(found.items()):
-        print(f"{word:6} {reason:8} {operators}: {len(cases)}, such as {cases[0][0]} variant {cases[0][1]}")
+    for (word, reason, text), cases in sorted(found.items()):
+        print(f"{word:6} {reason:8} {text}: {len(cases)}, such as {cases[0][0]} variant {cases[0][1]}")
     print(f"{len(folders)} node tests, {count} variants each")
     return 1 if any(word == "NEW" for word, _, _ in found) or not folders else 0
 

@@ -1,6 +1,9 @@
 package onnxfile
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // This file finds operators with which a client's request could crash the server. A model with one runs in processes;
 // see isolated.go of package onnxruntime. The numbers of fields are those of onnx.proto.
@@ -13,7 +16,7 @@ type hazard struct {
 
 const (
 	takesMemory = "allocates as much memory as the value says"
-	runsForever = "runs, and collects outputs, as often as the value says"
+	runsForever = "runs, and collects outputs, as often as a value says, or without end"
 	readsBeyond = "does not check the shape, and reads beyond its input"
 )
 
@@ -30,7 +33,7 @@ var hazards = map[string]hazard{
 	"Expand":          {[]int{1}, takesMemory},
 	"HammingWindow":   {[]int{0}, takesMemory},
 	"HannWindow":      {[]int{0}, takesMemory},
-	"Loop":            {[]int{0}, runsForever},
+	"Loop":            {nil, runsForever}, // see isEndless
 	"MaxUnpool":       {[]int{2}, takesMemory},
 	"MelWeightMatrix": {[]int{0, 1}, takesMemory},
 	"OneHot":          {[]int{1}, takesMemory},
@@ -52,6 +55,13 @@ var hazards = map[string]hazard{
 	"com.microsoft.Sampling":              {[]int{1}, takesMemory},
 	"com.microsoft.WhisperBeamSearch":     {[]int{1, 3, 4}, takesMemory},
 }
+
+// maxTrips is how often a loop may run inside the server.
+const maxTrips = 1_000_000
+
+// keepers are operators whose outputs have no number that is not in their first input.
+var keepers = map[string]bool{"Gather": true, "Identity": true, "Reshape": true, "Slice": true, "Squeeze": true,
+	"Unsqueeze": true}
 
 // noEmpty are the operators that abort the process for a tensor without elements, which a client can send where a
 // dimension is variable.
@@ -76,6 +86,7 @@ type Danger struct {
 type value struct {
 	fixed  bool // a client's values cannot influence its values
 	shrunk bool // it may be empty although no input of the model is
+	small  bool // as a trip count it is at most maxTrips, or the size of a dimension
 }
 
 // scope is what is known of the names of one graph. An inner graph sees the names of those around it.
@@ -99,6 +110,7 @@ type nodeInfo struct {
 	op              string
 	inputs, outputs []string
 	graphs          []field
+	small           bool // an attribute is a number of at most maxTrips
 }
 
 // dangers sets Info.Dangers and Info.NoEmpty. The messages are known to be well-formed and not to nest too deep.
@@ -133,11 +145,15 @@ func (c *checker) findDangers(off, end int64, parent *scope) error {
 			if f.number != number || f.wire != 2 {
 				return nil
 			}
+			v, at := v, f
 			return c.fields(f.off, f.end, func(f field) error {
 				if f.number != in || f.wire != 2 {
 					return nil
 				}
 				name, err := c.text(f, 64<<10)
+				if err == nil && v.fixed {
+					v.small, err = c.isSmall(at)
+				}
 				s.values[name] = v
 				return err
 			})
@@ -198,15 +214,16 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 			return i < len(n.inputs) && n.inputs[i] != "" && !s.value(n.inputs[i]).fixed
 		})
 	}
-	if h, ok := hazards[n.op]; ok && open(h.inputs) {
+	if h, ok := hazards[n.op]; ok && (open(h.inputs) || isEndless(n, s)) {
 		c.danger(Danger{n.op, h.why})
 	}
 	known.shrunk = known.shrunk || open(shrinkers[n.op])
+	known.small = n.op == "Constant" && n.small || keepers[n.op] && len(n.inputs) > 0 && s.value(n.inputs[0]).small
 	for i, name := range n.outputs {
 		s.values[name] = known
 		// The scale and zero point of a dynamic quantization are single numbers, whatever a client sends.
 		if n.op == "Shape" || n.op == "Size" || n.op == "DynamicQuantizeLinear" && i > 0 {
-			s.values[name] = value{fixed: true}
+			s.values[name] = value{fixed: true, small: n.op != "DynamicQuantizeLinear"}
 		}
 	}
 	for _, g := range n.graphs {
@@ -215,6 +232,39 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// isEndless reports whether a node is a loop whose trip count is absent, or is not known to be small. Only the end
+// condition, which may never come true, then ends it.
+func isEndless(n nodeInfo, s *scope) bool {
+	return n.op == "Loop" && (len(n.inputs) == 0 || n.inputs[0] == "" || !s.value(n.inputs[0]).small)
+}
+
+// isSmall reports whether a TensorProto is one INT64 from 0 to maxTrips.
+func (c *checker) isSmall(at field) (bool, error) {
+	isInt64, count, n := false, 0, uint64(0)
+	err := c.fields(at.off, at.end, func(f field) (err error) {
+		switch {
+		case f.number == 2 && f.wire == 0: // data_type
+			isInt64 = f.value == 7
+		case f.number == 7 && f.wire == 0: // int64_data
+			count, n = count+1, f.value
+		case f.number == 7 && f.wire == 2: // the same, packed
+			for off := f.off; off < f.end && count < 2 && err == nil; count++ {
+				n, off, err = c.varint(off, f.end)
+			}
+		case f.number == 9 && f.wire == 2: // raw_data
+			count += int(f.end-f.off+7) / 8
+			if f.end-f.off == 8 {
+				var b string
+				if b, err = c.text(f, 8); err == nil {
+					n = binary.LittleEndian.Uint64([]byte(b))
+				}
+			}
+		}
+		return err
+	})
+	return isInt64 && count == 1 && n <= maxTrips, err
 }
 
 func (c *checker) danger(d Danger) {
@@ -233,10 +283,15 @@ func (c *checker) node(at field) (n nodeInfo, err error) {
 		switch f.number {
 		case 5: // attribute
 			return c.fields(f.off, f.end, func(a field) error {
-				if (a.number == 6 || a.number == 11) && a.wire == 2 { // g, graphs
+				switch {
+				case (a.number == 6 || a.number == 11) && a.wire == 2: // g, graphs
 					n.graphs = append(n.graphs, a)
+				case a.number == 3 && a.wire == 0: // i
+					n.small = a.value <= maxTrips
+				case a.number == 5 && a.wire == 2: // t
+					n.small, err = c.isSmall(a)
 				}
-				return nil
+				return err
 			})
 		case 1, 2, 4, 7:
 		default:

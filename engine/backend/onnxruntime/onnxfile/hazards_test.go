@@ -79,16 +79,64 @@ func TestDangers(t *testing.T) {
 			[]string{"LSTM"}, "LSTM"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &checker{reader: reader{r: bytes.NewReader(tt.model), size: int64(len(tt.model))}}
-			if err := c.dangers(); err != nil {
-				t.Fatal(err)
+			got, noEmpty := dangersOf(t, tt.model)
+			if !slices.Equal(got, tt.want) || noEmpty != tt.noEmpty {
+				t.Errorf("dangers %v, no empty tensor for %q; want %v, %q", got, noEmpty, tt.want, tt.noEmpty)
 			}
-			var got []string
-			for _, d := range c.info.Dangers {
-				got = append(got, d.Op)
-			}
-			if !slices.Equal(got, tt.want) || c.info.NoEmpty != tt.noEmpty {
-				t.Errorf("dangers %v, no empty tensor for %q; want %v, %q", got, c.info.NoEmpty, tt.want, tt.noEmpty)
+		})
+	}
+}
+
+// dangersOf returns the dangerous operators of a model, and Info.NoEmpty.
+func dangersOf(t *testing.T, model []byte) (ops []string, noEmpty string) {
+	t.Helper()
+	c := &checker{reader: reader{r: bytes.NewReader(model), size: int64(len(model))}}
+	if err := c.dangers(); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.info.Dangers {
+		ops = append(ops, d.Op)
+	}
+	return ops, c.info.NoEmpty
+}
+
+// A loop that may run for long, or without end, is a danger.
+func TestDangersOfLoops_D22(t *testing.T) {
+	int64s := func(parts ...[]byte) []byte { return bytes.Join(append(parts, number(2, 7)), nil) }
+	loopOf := func(m string, trips []byte) []byte { // M is the initializer m with these trips
+		return message(7, append(graphOf(op("y = Loop("+m+", , x)", message(5, message(6, graphOf(op("z = Neg(x)")))))),
+			message(5, trips, name("m"))...))
+	}
+	for _, tt := range []struct {
+		name      string
+		model     []byte
+		dangerous bool
+	}{
+		{"a loop without a trip count", loopOf("", int64s(number(7, 3))), true},
+		{"a loop whose trips a client says", loopOf("n", int64s(number(7, 3))), true},
+		{"a loop without inputs", message(7, message(1, message(4, []byte("Loop")))), true},
+		{"a gathering without inputs", message(7, message(1, message(4, []byte("Gather")))), false},
+		{"a loop of 3 trips", loopOf("m", int64s(number(7, 3))), false},
+		{"a loop of 3 trips, packed", loopOf("m", int64s(message(7, []byte{3}))), false},
+		{"a loop of 3 trips, raw", loopOf("m", int64s(message(9, []byte{3, 0, 0, 0, 0, 0, 0, 0}))), false},
+		{"a loop of several trips", loopOf("m", int64s(message(7, []byte{3, 3}))), true},
+		{"a loop of several trips, raw", loopOf("m", int64s(message(9, make([]byte, 16)))), true},
+		{"a loop of too many trips", loopOf("m", int64s(number(7, 1<<62))), true},
+		{"a loop of too many trips, raw", loopOf("m", int64s(message(9, []byte("88888888")))), true},
+		{"a loop of trips of another type", loopOf("m", append(number(2, float), number(7, 3)...)),
+			true},
+		{"a loop of constant trips", message(7, graphOf(op("m = Constant()", message(5, number(3, 3))),
+			op("y = Loop(m, , x)"))), false},
+		{"a loop of trips of a constant tensor", message(7, graphOf(op("m = Constant()", message(5,
+			message(5, int64s(number(7, 3))))), op("y = Loop(m, , x)"))), false},
+		{"a loop over a dimension", message(7, graphOf(op("s = Shape(x)"), op("m = Gather(s, w)"),
+			op("y = Loop(m, , x)"))), false},
+		{"a loop of computed trips", message(7, graphOf(op("s = Shape(x)"), op("m = Mul(s, s)"),
+			op("y = Loop(m, , x)"))), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, _ := dangersOf(t, tt.model); slices.Equal(got, []string{"Loop"}) != tt.dangerous {
+				t.Errorf("dangers %v, want the loop: %t", got, tt.dangerous)
 			}
 		})
 	}
