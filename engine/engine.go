@@ -56,7 +56,8 @@ type Options struct {
 	ModelOptions
 	// Mode is the control mode. "": ModeNone.
 	Mode ControlMode
-	// PollInterval of ModePoll. 0: 15 s. Changes that the file system notifies of are found at once.
+	// PollInterval of ModePoll. 0: 15 s; negative: changes are not looked for. Those that the file system notifies of are
+	// found at once.
 	PollInterval time.Duration
 	// StartupModels are loaded at start in ModeExplicit; "*" alone: all.
 	StartupModels []string
@@ -102,9 +103,8 @@ func New(o Options) (*Engine, error) {
 	if !slices.Contains([]ControlMode{ModeNone, ModePoll, ModeExplicit}, o.Mode) {
 		return nil, status.Errorf(status.InvalidArg, "model control mode %q is none of none, poll, explicit", o.Mode)
 	}
-	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 || o.LoadRetries < 0 {
-		return nil, status.New(status.InvalidArg,
-			"poll interval, settle time, load threads and retries must not be negative")
+	if o.Settle < 0 || o.LoadThreads < 0 || o.LoadRetries < 0 {
+		return nil, status.New(status.InvalidArg, "settle time, load threads and retries must not be negative")
 	}
 	e := &Engine{o: o, stats: stats.NewRegistry(o.Latencies), started: time.Now()}
 	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
@@ -137,7 +137,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return status.New(status.Unavailable, "the engine was closed while it started")
 	}
 	e.failed = failed
-	if e.o.Mode == ModePoll {
+	if e.o.Mode == ModePoll && e.o.PollInterval > 0 {
 		run, cancel := context.WithCancel(context.Background())
 		e.cancel = cancel
 		e.wg.Add(1)

@@ -187,7 +187,9 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	fault(len(e.StartupModels) > 0 && e.Mode != engine.ModeExplicit,
 		"--load-model: works only with --model-control-mode=explicit")
 	fault(all && len(e.StartupModels) > 1, "--load-model: * loads all models and cannot be given together with names")
-	fault(e.PollInterval == 0 && e.Mode == engine.ModePoll, "--repository-poll-secs: must be over 0 in poll mode")
+	if e.PollInterval == 0 {
+		e.PollInterval = -1 // Triton accepts 0, and looks at the repositories only at the start
+	}
 	t := c.Trace.Settings
 	fault(t.Level != 0 && t.Rate == 0 && t.Mode == trace.ModeTriton,
 		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")

@@ -74,6 +74,8 @@ func TestTritonserverOptions(t *testing.T) {
 			refused: []string{"--model-control-mode=sometimes"}},
 		{name: "--repository-poll-secs", args: []string{"--repository-poll-secs=3"},
 			check: func(c *Config) bool { return c.Engine.PollInterval.Seconds() == 3 }},
+		{name: "--repository-poll-secs=0", args: []string{"--model-control-mode=poll", "--repository-poll-secs=0"},
+			check: func(c *Config) bool { return c.Engine.PollInterval < 0 }, refused: []string{"--repository-poll-secs=-1"}},
 		{name: "--load-model", args: []string{"--model-control-mode=explicit", "--load-model=*"},
 			check:   func(c *Config) bool { return c.Engine.StartupModels[0] == "*" },
 			refused: []string{"--load-model=x"}},

@@ -47,7 +47,8 @@ func (c *Config) modelOptions() []option {
 				"none.", choice(&e.Mode, "none", "poll", "explicit")),
 		opt("repository-poll-secs", "integer",
 			"Seconds between looks at the repositories in poll mode; changes that the file system reports are found "+
-				"at once. Default: 15.", duration(0, 1<<20, time.Second, &e.PollInterval)),
+				"at once. 0: changes are not looked for. Default: 15.",
+			duration(0, 1<<20, time.Second, &e.PollInterval)),
 		opt("load-model", "name",
 			"A model to load at start in explicit mode; * loads all. May be given several times.",
 			list(&e.StartupModels)),

@@ -112,7 +112,7 @@ func (a *Archives) Load(ctx context.Context, name, url string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i, _ := a.find(name)
-	a.loaded = slices.Insert(a.loaded, i, compat.Archive{Name: name, URL: url})
+	a.loaded = slices.Insert(a.loaded, i, compat.Archive{Name: name, URL: a.shownURL(url)})
 	a.parts[name] = parts
 	return nil
 }
@@ -143,6 +143,16 @@ func (a *Archives) drop(ctx context.Context, parts []part) (rest []part, err err
 	}
 	slices.Reverse(rest)
 	return rest, errors.Join(all...)
+}
+
+// shownURL returns the URL of a loaded archive in lists. As in Triton, it is the folder of the hash if url is the folder
+// of one model, and url if it is a folder of models.
+func (a *Archives) shownURL(url string) string {
+	if _, err := os.Stat(filepath.Join(url, "config.pbtxt")); err != nil {
+		return url
+	}
+	hash, _, _ := strings.Cut(strings.TrimPrefix(url, a.root+"/"), "/")
+	return a.root + "/" + hash
 }
 
 // folderOf checks the URL of an archive and returns its folder.

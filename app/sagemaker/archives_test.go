@@ -83,7 +83,7 @@ func TestArchives_B083(t *testing.T) {
 			t.Errorf("Load(%q, %q) = %v, want code %v", tt.name, tt.url, err, tt.code)
 		}
 	}
-	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc/model"},
+	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc"},
 		{Name: "h2.tar.gz", URL: root + "/def/model"}}) {
 		t.Errorf("loaded: %v", got)
 	}

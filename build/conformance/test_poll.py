@@ -180,3 +180,12 @@ def test_A058_editor_files_are_ignored(polled):
 def test_A052_load_is_refused_in_poll_mode(polled):
     a = polled.post("/v2/repository/models/plus_version/load")
     assert (a.status, a.error) == (503, "explicit model load / unload is not allowed if polling is enabled")
+
+
+def test_H014_zero_seconds_serve_what_was_there_at_the_start(tmp_path):
+    repo = tmp_path / "models"
+    models.write_plus_version(repo)
+    with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=0") as s:
+        assert answer(s) == ("1", 1.0)
+        refused = s.post("/v2/repository/models/plus_version/load")
+        assert "explicit model load / unload is not allowed if polling is enabled" in refused.json["error"]

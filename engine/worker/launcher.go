@@ -14,7 +14,6 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
-	"nereid/engine/tensor"
 	"nereid/engine/worker/arena"
 	"nereid/engine/worker/frames"
 	"nereid/engine/worker/process"
@@ -53,8 +52,8 @@ type Spec struct {
 	StartTimeout time.Duration
 	// Decoupled says that requests may be answered after their execution, and any number of times.
 	Decoupled bool
-	// Outputs are the model's, with the types that they must have. nil: they are not checked.
-	Outputs map[string]tensor.DataType
+	// Outputs are those of the model's configuration. nil: they are not checked.
+	Outputs *Outputs
 	// Caller serves the calls of the process; nil: it may make none.
 	Caller Caller
 	Log    *slog.Logger // nil: nothing is logged

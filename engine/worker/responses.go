@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"sync/atomic"
 	"time"
 
 	"nereid/engine/infer"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 	"nereid/engine/worker/arena"
 	"nereid/engine/worker/frames"
 )
@@ -130,8 +132,12 @@ func (w *Worker) answer(rec *frames.Response, at span) error {
 	var bad error
 	if !rec.Empty() {
 		resp = q.r.NewResponse()
-		if bad = w.decode(rec, q.r, resp); bad != nil {
-			resp.Err = bad // the worker does not have the request any more if this was final: nothing else answers it
+		// The worker does not have the request any more if this was final: nothing else answers it.
+		if bad = w.reader.dec.Response(rec, q.r, resp); bad != nil {
+			resp.Release()
+			resp.Err = bad
+		} else if resp.Err == nil {
+			w.checkOutputs(q.r, resp)
 		}
 	}
 	if w.spec.Decoupled {
@@ -158,18 +164,6 @@ func (w *Worker) reschedule(rec *frames.Response, at span) {
 			"model instance '%s' asked to reschedule a request after its execution had returned", w.spec.Name))
 		q.r.Release()
 	}
-}
-
-// decode turns a record into a response. The error says what is wrong with the record or with a tensor.
-func (w *Worker) decode(rec *frames.Response, r *infer.Request, resp *infer.Response) error {
-	err := w.reader.dec.Response(rec, r, resp)
-	if err == nil && resp.Err == nil {
-		err = w.spec.checkOutputs(r, resp)
-	}
-	if err != nil {
-		resp.Release()
-	}
-	return err
 }
 
 // respondOnce answers a request of a model that is not decoupled: with one response, when FINAL has come.
@@ -199,44 +193,49 @@ func (w *Worker) respondOnce(q *pending, resp *infer.Response, final bool) {
 	_ = q.r.Respond(resp) // fails only if it was cancelled meanwhile
 }
 
-// checkOutputs checks outputs against Spec.Outputs. It drops outputs that the configuration does not have. The error
-// is an output of another type, or one that is missing while the model returned one of an unknown name.
-func (s *Spec) checkOutputs(r *infer.Request, resp *infer.Response) error {
-	if s.Outputs == nil {
-		return nil
+// Outputs are the outputs that the configuration of a model has. The instances of a model share one.
+type Outputs struct {
+	Types  map[string]tensor.DataType
+	warned atomic.Bool // an output of another type was logged
+}
+
+// checkOutputs drops outputs that the configuration does not have. The response becomes an error if an output is missing
+// while the model returned one of an unknown name. An output of another type keeps the type that it has, as in Triton;
+// the first of a model is logged.
+func (w *Worker) checkOutputs(r *infer.Request, resp *infer.Response) {
+	known := w.spec.Outputs
+	if known == nil {
+		return
 	}
 	unknown := ""
 	kept := resp.Outputs[:0]
 	for i := range resp.Outputs {
 		o := resp.Outputs[i]
-		dt, ok := s.Outputs[o.Name]
+		dt, ok := known.Types[o.Name]
 		if !ok {
 			unknown = o.Name
 			o.Release()
 			continue
 		}
 		kept = append(kept, o)
-		if dt != o.DataType {
-			rest := resp.Outputs[i+1:]
-			for j := range rest {
-				rest[j].Release()
-			}
-			resp.Outputs = kept
-			return status.Errorf(status.Internal,
-				"model instance '%s' returned output '%s' with data type %s, and its configuration says %s",
-				s.Name, o.Name, o.DataType.ConfigName(), dt.ConfigName())
+		if dt != o.DataType && known.warned.CompareAndSwap(false, true) {
+			w.log.Warn("a model returned an output with another data type than its configuration says; "+
+				"clients get this type; change the model or its configuration", "model", w.spec.ModelName,
+				"version", w.spec.Version, "output", o.Name, "type", o.DataType.ConfigName(),
+				"configuration", dt.ConfigName())
 		}
 	}
 	resp.Outputs = kept
 	if unknown == "" {
-		return nil
+		return
 	}
-	for name := range s.Outputs {
+	for name := range known.Types {
 		if r.Wants(name) && resp.Output(name) == nil {
-			return status.Errorf(status.Internal,
+			resp.Release()
+			resp.Err = status.Errorf(status.Internal,
 				"model instance '%s' returned output '%s', which its configuration does not have, and no output '%s'",
-				s.Name, unknown, name)
+				w.spec.Name, unknown, name)
+			return
 		}
 	}
-	return nil
 }

@@ -184,7 +184,7 @@ func (w *Worker) Trim(ctx context.Context) error {
 
 // Configure sets what a worker that was started without a model's whole configuration executes; see Spec. It is called
 // before the first Execute.
-func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tensor.DataType) {
+func (w *Worker) Configure(name string, decoupled bool, outputs *Outputs) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs

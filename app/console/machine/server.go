@@ -45,7 +45,7 @@ func (s *Server) State(r *http.Request) (api.Server, error) {
 		Name: meta.GetName(), Version: s.Version, TritonVersion: meta.GetVersion(),
 		Live: s.Engine.Live(), Ready: s.Engine.Ready(),
 		StartMs: s.Engine.Started().UnixMilli(), NowMs: time.Now().UnixMilli(),
-		ModelControlMode: string(s.Engine.Mode()), PollMs: s.PollEvery.Milliseconds(),
+		ModelControlMode: string(s.Engine.Mode()), PollMs: max(0, s.PollEvery.Milliseconds()),
 		DataDir: s.DataDir, Desktop: s.HasWindow,
 		Process: process(), History: s.history(r.Context()),
 	}

@@ -17,7 +17,6 @@ import (
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
-	"nereid/engine/tensor"
 	"nereid/engine/worker"
 	"nereid/engine/worker/process"
 )
@@ -38,7 +37,7 @@ type model struct {
 	visible  visibility
 	runtime  string // the file that Python runs
 	env      environment
-	outputs  map[string]tensor.DataType
+	outputs  *worker.Outputs
 
 	hasReady atomic.Bool // the model's class has is_ready
 

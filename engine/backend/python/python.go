@@ -147,9 +147,9 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 	if m.env, err = b.envs.of(ctx, s, platform, m.log); err != nil {
 		return nil, err
 	}
-	m.outputs = map[string]tensor.DataType{}
+	m.outputs = &worker.Outputs{Types: map[string]tensor.DataType{}}
 	for _, out := range s.Config.GetOutput() {
-		m.outputs[out.GetName()] = tensor.DataType(out.GetDataType())
+		m.outputs.Types[out.GetName()] = tensor.DataType(out.GetDataType())
 	}
 	return m, nil
 }

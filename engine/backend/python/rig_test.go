@@ -186,6 +186,7 @@ func request(model string, inputs map[string][]float32) *infer.Request {
 // answer is a copy of one response.
 type answer struct {
 	outputs map[string][]byte
+	types   map[string]tensor.DataType
 	shapes  map[string][]int64
 	params  []infer.Parameter
 	err     error
@@ -229,9 +230,11 @@ func (r *rig) all(q *infer.Request) []answer {
 }
 
 func read(resp *infer.Response) answer {
-	a := answer{outputs: map[string][]byte{}, shapes: map[string][]int64{}, err: resp.Err, final: resp.Final}
+	a := answer{outputs: map[string][]byte{}, types: map[string]tensor.DataType{},
+		shapes: map[string][]int64{}, err: resp.Err, final: resp.Final}
 	for _, o := range resp.Outputs {
 		a.outputs[o.Name] = append([]byte(nil), o.Data...)
+		a.types[o.Name] = o.DataType
 		a.shapes[o.Name] = append([]int64(nil), o.Shape...)
 	}
 	a.params = append(a.params, resp.Parameters...)

@@ -493,6 +493,7 @@ export const en = {
   "server.off": "off",
   "server.repositories": "Model repositories",
   "server.poll": "Control mode poll: changes on disk are served; checked every {time}.",
+  "server.pollOff": "Control mode poll with 0 seconds: changes on disk are not looked for.",
   "server.explicit": "Control mode explicit: models are loaded and unloaded on request.",
   "server.none": "Control mode none: models are loaded only at start.",
   "server.models": "{n} models",

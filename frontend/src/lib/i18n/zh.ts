@@ -495,6 +495,7 @@ export const zh: Record<keyof typeof en, string> = {
   "server.off": "关闭",
   "server.repositories": "模型仓库",
   "server.poll": "控制模式 poll：每 {time} 检查一次磁盘上的更改。",
+  "server.pollOff": "控制模式 poll，间隔为 0 秒：不检查磁盘上的更改。",
   "server.explicit": "控制模式 explicit：按请求加载和卸载模型。",
   "server.none": "控制模式 none：仅在启动时加载模型。",
   "server.models": "{n} 个模型",
