@@ -36,7 +36,7 @@ func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 	}
 	mod, there := s.versions[version]
 	switch {
-	case !there && m.knows(key, version):
+	case !there && (slices.Contains(s.former, version) || m.knows(key, version)):
 		return nil, status.Errorf(status.Unavailable,
 			"Request for unknown model: '%s' version %d is not at ready state", name, version)
 	case !there:

@@ -235,7 +235,7 @@ func (m *Manager) retire(e *entry, ev retired, known bool) {
 	}
 	e.src, e.requested = nil, false
 	if !known {
-		m.table.Store(m.table.Load().without(e.name))
+		m.table.Store(m.table.Load().withFormer(e.name, slices.Collect(maps.Keys(e.versions))))
 		m.forget(e)
 	}
 	e.override.remove()

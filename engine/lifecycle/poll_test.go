@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nereid/engine/backend/builtin"
+	"nereid/engine/infer"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
 )
@@ -43,5 +44,14 @@ func TestPollForgetsOnlyMissingModels(t *testing.T) {
 	m.wg.Wait()
 	if _, known := m.Model("m"); known {
 		t.Error("a model whose folder is gone is still known")
+	}
+	for version, want := range map[int64]string{
+		infer.LatestVersion: "Request for unknown model: 'm' has no available versions",
+		1:                   "Request for unknown model: 'm' version 1 is not at ready state",
+		9:                   "Request for unknown model: 'm' version 9 is not found",
+	} {
+		if _, err := m.Find("m", version); err == nil || err.Error() != want {
+			t.Errorf("version %d of a model that left: %v, want %s", version, err, want)
+		}
 	}
 }

@@ -23,6 +23,9 @@ type served struct {
 	// lingering are models that left and may hold live sequences, the latest one first.
 	lingering []*model.Model
 	wanted    bool // it is to be served
+	// former are the versions of a model that is in no repository any more. Triton still knows it as one without
+	// available versions.
+	former []int64
 }
 
 // with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave
@@ -44,6 +47,16 @@ func (t *table) with(name string, versions map[int64]*model.Model, wanted bool) 
 		s.lingering = append(s.lingering, old.lingering...)
 	}
 	return next.put(name, s)
+}
+
+// withFormer returns a table with a model that left the repositories. With namespaces the table forgets it: it must not
+// count among the models of its name.
+func (t *table) withFormer(name string, versions []int64) *table {
+	next := t.without(name)
+	if t.names == nil && len(versions) > 0 {
+		next.models[name] = &served{former: versions}
+	}
+	return next
 }
 
 // put adds a model to a table that is not stored yet.
