@@ -56,8 +56,8 @@ type Options struct {
 	ModelOptions
 	// Mode is the control mode. "": ModeNone.
 	Mode ControlMode
-	// PollInterval of ModePoll. 0: 15 s; negative: changes are not looked for. Those that the file system notifies of are
-	// found at once.
+	// PollInterval of ModePoll. 0: 15 s; negative: changes are not looked for. Those that the file system notifies of
+	// are found at once.
 	PollInterval time.Duration
 	// StartupModels are loaded at start in ModeExplicit; "*" alone: all.
 	StartupModels []string

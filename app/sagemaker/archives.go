@@ -145,8 +145,8 @@ func (a *Archives) drop(ctx context.Context, parts []part) (rest []part, err err
 	return rest, errors.Join(all...)
 }
 
-// shownURL returns the URL of a loaded archive in lists. As in Triton, it is the folder of the hash if url is the folder
-// of one model, and url if it is a folder of models.
+// shownURL returns the URL of a loaded archive in lists. As in Triton, it is the folder of the hash if url is the
+// folder of one model, and url if it is a folder of models.
 func (a *Archives) shownURL(url string) string {
 	if _, err := os.Stat(filepath.Join(url, "config.pbtxt")); err != nil {
 		return url

@@ -233,8 +233,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 	}
 }
 
-// B20: if two repositories contain a model of the same name, neither is loaded, but a loaded one stays in service. When
-// one is removed, the other is loaded.
+// B20: if two repositories contain a model of the same name, neither is loaded, but a loaded one stays in service
+// (DV91). When one is removed, the other is loaded.
 func TestDuplicateNameIsNotServed_A003_B20(t *testing.T) {
 	for _, gone := range []string{"first", "second"} {
 		t.Run(gone+" goes", func(t *testing.T) {

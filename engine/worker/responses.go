@@ -199,9 +199,9 @@ type Outputs struct {
 	warned atomic.Bool // an output of another type was logged
 }
 
-// checkOutputs drops outputs that the configuration does not have. The response becomes an error if an output is missing
-// while the model returned one of an unknown name. An output of another type keeps the type that it has, as in Triton;
-// the first of a model is logged.
+// checkOutputs drops outputs that the configuration does not have. The response becomes an error if an output is
+// missing while the model returned one of an unknown name. An output of another type keeps the type that it has, as in
+// Triton; the first of a model is logged.
 func (w *Worker) checkOutputs(r *infer.Request, resp *infer.Response) {
 	known := w.spec.Outputs
 	if known == nil {

@@ -607,7 +607,7 @@ def initialize(self, args):
 			return differ(a.floats("OUT"), 2.5) + lacks(text(),
 				"# HELP my_count What I count\n# TYPE my_count counter\nmy_count{a=\"1\"} 2.5\n")
 		}},
-		{"D048 a gauge", 5, func(answer) string { return lacks(text(), "my_gauge -7\n") }},
+		{"D048 DV90 a gauge without its family", 5, func(answer) string { return lacks(text(), "my_gauge -7\n") }},
 		{"D048 a histogram", 6, func(answer) string {
 			return lacks(text(), `my_time_bucket{b="x",le="10"} 1`) +
 				lacks(text(), `my_time_bucket{b="x",le="+Inf"} 2`) + lacks(text(), `my_time_sum{b="x"} 303`)

@@ -6,6 +6,7 @@ needs only Python 3.8 or newer and numpy. ``nereid_worker`` sets ``_runtime`` be
 Additions to the original: ``empty``, which makes an array that is sent without a copy, ``InferenceRequest.priority``,
 and BYTES tensors of numpy's ``str_`` type."""
 
+import enum
 import json
 import struct
 import sys
@@ -743,7 +744,7 @@ def is_model_ready(model_name, model_version=""):
     return runtime.is_model_ready(model_name, version)
 
 
-class LogLevel:
+class LogLevel(enum.IntEnum):
     """The levels of Logger.log."""
 
     INFO, WARNING, ERROR, VERBOSE = 1, 2, 3, 0
@@ -758,7 +759,7 @@ class Logger:
     @staticmethod
     def log(message, level=LogLevel.INFO):
         """Logs a message at a level."""
-        if not isinstance(level, int):
+        if not isinstance(level, LogLevel):
             raise TypeError("Logger.log: level must be one of LogLevel, not " + type(level).__name__)
         _log(level, message)
 
@@ -784,11 +785,15 @@ class Logger:
 
 
 def _log(level, message):
+    if isinstance(message, bytes):
+        message = message.decode(errors="replace")
+    elif not isinstance(message, str):
+        raise TypeError("Logger: the message must be a str, not " + type(message).__name__)
     caller = sys._getframe(2)
     if _runtime is None:
-        sys.stderr.write(str(message) + "\n")
+        sys.stderr.write(message + "\n")
         return
-    _runtime.log(level, str(message), caller.f_code.co_filename, caller.f_lineno)
+    _runtime.log(int(level), message, caller.f_code.co_filename, caller.f_lineno)
 
 
 class MetricFamily:

@@ -179,8 +179,13 @@ class Tensor(unittest.TestCase):
         for name, array in (("T", None), ("", None), (None, np.zeros(1))):
             with self.assertRaises(TypeError):
                 pb.Tensor(name, array)
-        with self.assertRaises(TypeError):
-            pb.Logger.log("no level", None)
+        log = pb.Logger
+        for message, level in (("no level", None), ("a number", 1), (None, log.INFO), (5, log.INFO)):
+            with self.assertRaises(TypeError):
+                log.log(message, level)
+        for method in (log.log, log.log_info, log.log_warn, log.log_error, log.log_verbose):
+            with self.assertRaises(TypeError):
+                method(None)
 
 
 class DLPack(unittest.TestCase):
