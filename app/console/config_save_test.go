@@ -222,3 +222,38 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 		t.Errorf("saving = %+v, want saved and the reload's failure", res)
 	}
 }
+
+// After a reload that failed, the page describes what serves, and names the configuration that failed beside it.
+func TestAFailedReloadLeavesThePageWithTheConfigurationInService(t *testing.T) {
+	r := newRig(t, engine.ModePoll)
+	first := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_size: 8\n"})
+	if d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); d.Failed != nil {
+		t.Errorf("after a good save: failed = %+v", d.Failed)
+	}
+	r.Write("ready/1/model.onnx", "bad now, but readable")
+	failing := "max_batch_size: 3\ndynamic_batching { }\n"
+	bad := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+		api.SaveConfig{Text: failing, BaseRevision: first.Revision.ID})
+	if bad.Outcome != api.SaveFailed || !bad.KeepsServing {
+		t.Fatalf("save that does not load = %+v", bad)
+	}
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	if d.MaxBatchSize != 8 {
+		t.Errorf("batch size %d, want the one in service, 8", d.MaxBatchSize)
+	}
+	if f := d.Failed; f == nil || !f.Readable || f.MaxBatchSize != 3 || !f.DynamicBatching || len(f.Inputs) != 1 ||
+		f.Revision != bad.Revision.ID {
+		t.Errorf("failed configuration = %+v", f)
+	}
+	for _, m := range get[api.Models](r, 200, "GET", "/api/models", nil).Models {
+		if m.Name == "ready" && (m.MaxBatchSize != 8 || m.Reason == "" && m.Versions[0].Reason == "") {
+			t.Errorf("in the list: %+v, want the batch size in service and the reason", m)
+		}
+	}
+	r.Write("ready/1/model.onnx", "good")
+	get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore", d.Failed.Revision),
+		api.RestoreRequest{BaseRevision: d.Revision, Before: true})
+	if d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); d.Failed != nil || d.MaxBatchSize != 8 {
+		t.Errorf("after the undo: failed = %+v, batch size %d", d.Failed, d.MaxBatchSize)
+	}
+}

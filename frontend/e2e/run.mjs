@@ -13,6 +13,7 @@ import path from "node:path";
 import { configuring } from "./configuring.mjs";
 import { edges } from "./edges.mjs";
 import { faces } from "./faces.mjs";
+import { failing } from "./failing.mjs";
 import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
@@ -266,6 +267,7 @@ await report.step("command palette by keyboard", async () => {
 
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await configuring({ base, page, report, model: digits });
+await failing({ base, page, report, model: digits });
 await tuning({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });

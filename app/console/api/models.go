@@ -7,7 +7,7 @@ type Models struct {
 	Models List[Model] `json:"models"`
 }
 
-// Model is one model of the repositories, loaded or not.
+// Model is one model of the repositories, loaded or not. Its configuration is the one in service, if any.
 type Model struct {
 	Name string `json:"name"`
 	// State is the best of its versions: READY when any is, else LOADING, UNLOADING, UNAVAILABLE.
@@ -110,6 +110,21 @@ type ModelDetail struct {
 	Files         List[File]   `json:"files"`
 	// Labels by output name, from the outputs' label files.
 	Labels map[string]List[string] `json:"labels"`
+	// Failed is the configuration on disk if it did not load and an earlier one serves; else null. All other fields
+	// describe the one in service, except ConfigText.
+	Failed *FailedConfig `json:"failed"`
+}
+
+// FailedConfig is a configuration that did not load.
+type FailedConfig struct {
+	// Revision is the ID of the change that brought it, which can be undone; 0: it is not known.
+	Revision int64 `json:"revision"`
+	// Readable: the text has no errors, so the fields below are known.
+	Readable        bool         `json:"readable"`
+	MaxBatchSize    int          `json:"maxBatchSize"`
+	DynamicBatching bool         `json:"dynamicBatching"`
+	Inputs          List[Tensor] `json:"inputs"`
+	Outputs         List[Tensor] `json:"outputs"`
 }
 
 // LoadResult answers load and unload.

@@ -94,6 +94,13 @@ func Running(st lifecycle.ModelStatus) *inferencepb.ModelConfig {
 	return nil
 }
 
+// Failed reports whether the last load failed, as a whole or for a version that is in service.
+func Failed(st lifecycle.ModelStatus) bool {
+	return st.Err != nil || slices.ContainsFunc(st.Versions, func(v lifecycle.VersionStatus) bool {
+		return v.State == lifecycle.Ready && v.Reason != ""
+	})
+}
+
 // InService returns the versions in service, ascending.
 func InService(st lifecycle.ModelStatus) (all []int64) {
 	for _, v := range st.Versions {

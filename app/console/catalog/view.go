@@ -41,7 +41,11 @@ func (c *Catalog) View(in Model) api.Model {
 		}
 		m.Versions = append(m.Versions, out)
 	}
-	if cfg := st.Config; cfg != nil {
+	cfg := Running(st) // after a failed reload, st.Config is the one that failed
+	if cfg == nil {
+		cfg = st.Config
+	}
+	if cfg != nil {
 		m.Backend, m.Platform = cfg.GetBackend(), cfg.GetPlatform()
 		m.MaxBatchSize = int(cfg.GetMaxBatchSize())
 		m.DynamicBatching = cfg.GetDynamicBatching() != nil

@@ -77,6 +77,9 @@ func (h *Handler) detail(ctx context.Context, m catalog.Model) (api.ModelDetail,
 		cfg = running
 		d.Effective = json.RawMessage(modelconfig.MarshalJSON(running))
 		d.RunningText = h.Watcher.RunningText(m.Status)
+		if catalog.Failed(m.Status) && m.Folder != "" && d.ConfigText != d.RunningText {
+			d.Failed = h.failed(ctx, m, head.ID)
+		}
 	}
 	if cfg == nil && m.Folder != "" { // never loaded: show what a load would make of it
 		cfg = h.Checker.Check(ctx, m.Name, m.Folder, m.Text).Config
@@ -92,6 +95,18 @@ func (h *Handler) detail(ctx context.Context, m catalog.Model) (api.ModelDetail,
 		}
 	}
 	return d, nil
+}
+
+// failed describes the configuration on disk, which did not load. revision is that of the change that brought it.
+func (h *Handler) failed(ctx context.Context, m catalog.Model, revision int64) *api.FailedConfig {
+	out := &api.FailedConfig{Revision: revision}
+	checked := h.Checker.Check(ctx, m.Name, m.Folder, m.Text)
+	if cfg := checked.Config; cfg != nil {
+		out.Readable = true
+		out.MaxBatchSize, out.DynamicBatching = int(cfg.GetMaxBatchSize()), cfg.GetDynamicBatching() != nil
+		out.Inputs, out.Outputs = catalog.Tensors(cfg, checked.DimNames())
+	}
+	return out
 }
 
 // Load loads or reloads a model. It goes on when the page is closed. A load that fails is a reply, not an error.

@@ -713,7 +713,7 @@ export interface Models {
   models: Model[];
 }
 
-/** Model is one model of the repositories, loaded or not. */
+/** Model is one model of the repositories, loaded or not. Its configuration is the one in service, if any. */
 export interface Model {
   name: string;
   /** State is the best of its versions: READY when any is, else LOADING, UNLOADING, UNAVAILABLE. */
@@ -819,6 +819,23 @@ export interface ModelDetail extends Model {
   files: File[];
   /** Labels by output name, from the outputs' label files. */
   labels: Record<string, string[]>;
+  /**
+   * Failed is the configuration on disk if it did not load and an earlier one serves; else null. All other fields
+   * describe the one in service, except ConfigText.
+   */
+  failed: FailedConfig | null;
+}
+
+/** FailedConfig is a configuration that did not load. */
+export interface FailedConfig {
+  /** Revision is the ID of the change that brought it, which can be undone; 0: it is not known. */
+  revision: number;
+  /** Readable: the text has no errors, so the fields below are known. */
+  readable: boolean;
+  maxBatchSize: number;
+  dynamicBatching: boolean;
+  inputs: Tensor[];
+  outputs: Tensor[];
 }
 
 /** LoadResult answers load and unload. */
