@@ -20,6 +20,8 @@ type FieldDoc struct {
 	Values   []ValueDoc `json:"values,omitempty"`  // of an enum, and true and false
 	Default  string     `json:"default,omitempty"` // in words
 	Doc      string     `json:"doc"`
+	Support  string     `json:"support,omitempty"` // how this server differs from Triton
+	Feature  string     `json:"feature,omitempty"` // with Support: the id in docs/features.csv
 }
 
 // ValueDoc describes one value that a field can have.
@@ -57,6 +59,9 @@ func (d *describer) field(fd protoreflect.FieldDescriptor, path string) {
 		Repeated: fd.IsList() || fd.IsMap(), Doc: d.doc(fd.FullName())}
 	if before, after, ok := strings.Cut(f.Doc, "Default: "); ok {
 		f.Doc, f.Default = strings.TrimSpace(before), strings.TrimSuffix(after, ".")
+	}
+	if u := unusedAt(f.Path); u != nil {
+		f.Support, f.Feature = u.support(), u.feature
 	}
 	if o := fd.ContainingOneof(); o != nil {
 		f.Oneof = string(o.Name())

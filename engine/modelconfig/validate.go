@@ -45,6 +45,7 @@ func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
 	c.scheduling()
 	c.instances()
 	c.optimization()
+	c.unusedFields()
 	c.warmup()
 	c.extras()
 	if o.Signature != nil && cfg.GetEnsembleScheduling() == nil {

@@ -58,7 +58,7 @@ func (d *fieldWalker) field(fd protoreflect.FieldDescriptor, path string) api.Co
 	path += name
 	doc := d.docs[path]
 	f := api.ConfigField{Name: name, Kind: api.KindScalar, Repeated: fd.IsList() || fd.IsMap(), Oneof: doc.Oneof,
-		Default: doc.Default, Doc: doc.Doc}
+		Default: doc.Default, Doc: doc.Doc, Support: doc.Support}
 	value := fd
 	if fd.IsMap() {
 		f.Kind, f.KeyType = api.KindMap, fd.MapKey().Kind().String()
