@@ -123,9 +123,10 @@ def of(pattern, id):
 
 
 def group(*names, rules=()):
-    """All cases of some groups. The id of a case is preceded by the features that it proves."""
+    """All cases of some groups. The id of a case is preceded by the features and the deviation that it proves."""
     def name(case):
-        return " ".join([id for pattern, id in rules if re.search(pattern, case.id)] + [case.id])
+        features = [id for pattern, id in rules if re.search(pattern, case.id)]
+        return " ".join(features + ([case.deviation] if case.deviation else []) + [case.id])
 
     cases = [c for n in names for c in GROUPS[n]]
     idle = [pattern for pattern, _ in rules if not any(re.search(pattern, c.id) for c in cases)]

@@ -1,6 +1,7 @@
 """Health, metadata, configuration, statistics and the repository index, over HTTP and gRPC."""
 
 import json
+import os
 
 import grpc
 import numpy as np
@@ -28,8 +29,7 @@ EXTENSIONS = [
     "trace",
     "logging",
 ]
-# DV54: Triton lists it on a machine without a GPU too.
-EXTENSIONS += deviates(["cuda_shared_memory"], [])
+EXTENSIONS += deviates(["cuda_shared_memory"], [])  # DV54
 
 
 @pytest.fixture
@@ -341,3 +341,10 @@ def test_numbers_in_json_are_numbers(http_client):
 def test_B021_unknown_model_by_the_real_client(http_client):
     with pytest.raises(InferenceServerException, match="Request for unknown model: 'nope' is not found"):
         http_client.get_model_metadata("nope")
+
+
+def test_DV54_extensions_that_depend_on_the_machine(http_client, grpc_client):
+    """Device memory is offered where it can be opened, which needs a GPU. Triton always offers it."""
+    gpu = os.path.exists("/dev/nvidiactl")
+    for listed in http_client.get_server_metadata()["extensions"], grpc_client.get_server_metadata().extensions:
+        assert ("cuda_shared_memory" in listed, "nereid" in listed) == deviates((True, False), (gpu, True)), listed

@@ -39,7 +39,6 @@ func deviationsOfTheRepository(t *testing.T) []deviation {
 }
 
 func TestIncompleteDeviationsAreRefused(t *testing.T) {
-	const head = "id,protocol,request,triton,nereid,why\n"
 	for _, tt := range []struct{ name, rows, want string }{
 		{"complete", "DV01,HTTP,a,b,c,d\n", ""},
 		{"not the next id", "DV02,HTTP,a,b,c,d\n", `want "DV01"`},
@@ -49,7 +48,7 @@ func TestIncompleteDeviationsAreRefused(t *testing.T) {
 		{"a repeated request", "DV01,HTTP,a,b,c,d\nDV02,HTTP,a,b,c,d\n", "repeats"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			root := repository(t, map[string]string{"docs/deviations.csv": head + tt.rows})
+			root := repository(t, map[string]string{"docs/deviations.csv": deviationsHead + tt.rows})
 			_, err := readDeviations(root)
 			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("readDeviations: %v, want %q", err, tt.want)

@@ -7,7 +7,8 @@
 //
 // What happened to the tests comes from the files that runtests wrote at this commit, one for each stage. A feature is
 // proven only if all tests with its id that ran have passed and none was skipped. A feature without a result is "not
-// run"; this is a fault only if every stage ran. It also checks the tests that docs/reliability.md names.
+// run"; this is a fault only if every stage ran. The same holds for the deliberate differences of docs/deviations.csv,
+// whose ids are DV01 and so on. It also checks the tests that docs/reliability.md names.
 package main
 
 import (
@@ -78,8 +79,16 @@ func run(root, results, commit string) error {
 	if err != nil {
 		return err
 	}
+	deviations, err := readDeviations(root)
+	if err != nil {
+		return err
+	}
+	unknown, err := checkDeviations(root, deviations)
+	if err != nil {
+		return err
+	}
 	sum, faults := check(features, idsOf(named), reasons, ran)
-	faults = append(append(faults, promises...), checkNames(features, named)...)
+	faults = slices.Concat(faults, promises, checkNames(features, named), unknown, checkProven(deviations, ran))
 	sort.Strings(faults)
 	for _, f := range faults {
 		fmt.Println(f)
@@ -89,7 +98,7 @@ func run(root, results, commit string) error {
 		fmt.Println("stages without results at this commit:", strings.Join(ran.missing, ", "))
 	}
 	if n := len(faults); n > 0 {
-		return fmt.Errorf("%d features, promises or names of tests are wrong", n)
+		return fmt.Errorf("%d features, promises, deviations or names of tests are wrong", n)
 	}
 	return nil
 }
@@ -235,11 +244,14 @@ func readReasons(path string) (map[string]string, error) {
 }
 
 // idsOf returns the ids of features that are words of the names, each with one name that has it.
-func idsOf(names []string) map[string]string {
+func idsOf(names []string) map[string]string { return idsLike(idPattern, names) }
+
+// idsLike is idsOf for ids of another form.
+func idsLike(form *regexp.Regexp, names []string) map[string]string {
 	ids := map[string]string{}
 	for _, name := range names {
 		for _, word := range separators.Split(name, -1) {
-			if idPattern.MatchString(word) && ids[word] == "" {
+			if form.MatchString(word) && ids[word] == "" {
 				ids[word] = name
 			}
 		}

@@ -28,6 +28,17 @@ const (
 		"half | not built yet |\n"
 )
 
+const (
+	deviationsHead = "id,protocol,request,triton,nereid,why\n"
+	oneDeviation   = deviationsHead + "DV01,HTTP,a,b,c,d\n"
+)
+
+// deviates returns a repository with one deviation, whose id is in a test's source.
+func deviates() map[string]string {
+	const source = "package x\n// DV01\nfunc TestOne_A001() {}\n"
+	return map[string]string{"x_test.go": source, "docs/deviations.csv": oneDeviation}
+}
+
 // example is a repository, the results of its tests, and whether run must find a fault.
 type example struct {
 	name    string
@@ -41,8 +52,12 @@ type example struct {
 
 func (tt example) check(t *testing.T) {
 	tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features+tt.csv, page
-	if tt.files["docs/reliability.md"] == "" {
-		tt.files["docs/reliability.md"] = "# Reliability\n"
+	for path, text := range map[string]string{
+		"docs/reliability.md": "# Reliability\n", "docs/deviations.csv": deviationsHead,
+	} {
+		if tt.files[path] == "" {
+			tt.files[path] = text
+		}
 	}
 	results := map[string]string{}
 	for i, stage := range stages {
@@ -113,6 +128,17 @@ func TestResultsAndClasses(t *testing.T) {
 		{name: "another target runs it", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001() {}\nfunc TestTwo_A003() {}\n"},
 			csv: "A003,three,P0,does three,make test-three\n", results: "pass\tx TestOne_A001\nskip\tx TestTwo_A003\n"},
+		{name: "a deviation with a test that passed", files: deviates(), results: "pass\tx TestOne_A001/DV01_a\n"},
+		{name: "a deviation with a test that was skipped", files: deviates(), wantErr: true,
+			results: "pass\tx TestOne_A001/DV01_a\nskip\tx TestOne_A001/a DV01_DV02\n"},
+		{name: "a deviation with a test that failed", files: deviates(), wantErr: true,
+			results: "pass\tx TestOne_A001\nfail\tx test_b[DV01 x]\n"},
+		{name: "a deviation whose id is only in a comment", files: deviates(), wantErr: true,
+			results: "pass\tx TestOne_A001\n"},
+		{name: "a deviation, and not every stage ran", files: deviates(), results: "pass\tx TestOne_A001\n",
+			partly: true},
+		{name: "a deviation without a test", wantErr: true, files: map[string]string{
+			"x_test.go": "package x\nfunc TestOne_A001() {}\n", "docs/deviations.csv": oneDeviation}},
 		{name: "without effect, and not listed", files: map[string]string{
 			"x_test.go": "package x\nfunc TestOne_A001_A003() {}\n"},
 			csv: "A003,three,P0,does nothing,no effect\n", wantErr: true},

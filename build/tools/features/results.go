@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +11,9 @@ import (
 // stages are those of "make test" whose tests carry ids. Without the results of one, what only it proves is "not run".
 var stages = []string{"go", "cuda", "frontend", "conformance", "e2e", "desktop", "soak", "frameworks"}
 
-// outcomes is what happened to the tests, by the id of a feature and by the name of a test.
+// outcomes is what happened to the tests, by id and by the name of a test.
 type outcomes struct {
-	passed  map[string]bool   // a test with this id passed
+	passed  map[string]bool   // a test with this id, of a feature or a deviation, passed
 	bad     map[string]string // a test with this id failed or was skipped: which one
 	tests   map[string]string // by name, with and without package and parameters: "pass", or what was worse
 	missing []string          // stages without results
@@ -42,7 +43,9 @@ func readResults(folder, commit string) (*outcomes, error) {
 }
 
 func (o *outcomes) add(stage, outcome, name string) {
-	for id := range idsOf([]string{name}) {
+	ids := idsOf([]string{name})
+	maps.Copy(ids, idsLike(deviationID, []string{name}))
+	for id := range ids {
 		if outcome == "pass" {
 			o.passed[id] = true
 		} else {
