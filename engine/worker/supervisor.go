@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -64,7 +65,9 @@ type Supervision struct {
 	Grace time.Duration // how long a worker may take to finalize
 	// Suspects are shared by the instances of a model. nil: no input is refused.
 	Suspects *Suspects
-	Log      *slog.Logger
+	// Explain changes the error of a failed execution for clients. nil: it stays.
+	Explain func(*Failure) error
+	Log     *slog.Logger
 }
 
 // Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns
@@ -243,20 +246,35 @@ func (s *Supervisor) Report() Report {
 
 // Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once. Execute then
 // waits for another worker, so that requests in the queue do not fail too. A batch that runs on the request's own
-// goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed.
+// goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed, and its suspects are
+// executed one by one.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	if !s.o.Suspects.any() {
 		return s.execute(ctx, b)
 	}
 	all := b.Requests
-	b.Requests = s.o.Suspects.refuse(all)
-	var err error
-	if len(b.Requests) > 0 {
-		err = s.execute(ctx, b)
-		s.o.Suspects.survived(b.Requests, err)
+	defer func() { b.Requests = all }() // which the caller releases
+	parts := [][]*infer.Request{all}
+	if !b.Sequenced {
+		parts = s.o.Suspects.separate(all)
 	}
-	b.Requests = all // which the caller releases
-	return err
+	for _, part := range parts {
+		b.Requests = s.o.Suspects.refuse(part) // again for each, because parts may be equal
+		if len(b.Requests) == 0 {
+			continue
+		}
+		err := s.execute(ctx, b)
+		s.o.Suspects.survived(b.Requests, err)
+		if err != nil && len(parts) == 1 {
+			return err
+		}
+		for _, r := range b.Requests {
+			if err != nil {
+				r.Fail(err)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
@@ -267,7 +285,7 @@ func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
 	s.failLostSequences(w, b)
 	err = w.Execute(ctx, b)
 	if err == nil || w.Err() == nil {
-		return err
+		return s.explain(err)
 	}
 	if b.Sequenced {
 		b.Lost = infer.LostNow
@@ -278,6 +296,15 @@ func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
 	s.forget(w)
 	if !b.Inline {
 		_, _ = s.wait(ctx) // the next batch gets the error
+	}
+	return err
+}
+
+// explain applies Supervision.Explain.
+func (s *Supervisor) explain(err error) error {
+	var failure *Failure
+	if s.o.Explain != nil && errors.As(err, &failure) {
+		return s.o.Explain(failure)
 	}
 	return err
 }
@@ -302,7 +329,7 @@ func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, e
 			begun = len(series)
 		}
 		for i := range begun {
-			errs[i] = err
+			errs[i] = s.explain(err)
 			if ended { // at once, before there is another worker
 				series[i].Requests[0].Fail(err)
 			}

@@ -20,8 +20,9 @@ import (
 const maxSuspects = 256
 
 // Suspects are the inputs that a model's processes executed when they crashed. An input that was executed at two
-// crashes is refused for refuseTime. One that is executed without a crash is no suspect any more. Inputs are compared
-// by their hash, and only while there are suspects. Safe for concurrent use.
+// crashes is refused for refuseTime. One that is executed without a crash is no suspect any more. A suspect is executed
+// alone, so that an input is not refused because of those in its batch; only batches of sequences stay together. Inputs
+// are compared by their hash, and only while there are suspects. Safe for concurrent use.
 type Suspects struct {
 	model string
 	log   *slog.Logger
@@ -96,6 +97,22 @@ func (s *Suspects) refuse(requests []*infer.Request) []*infer.Request {
 			x.last.Time().Add(refuseTime).UTC().Format(time.RFC3339)))
 	}
 	return left
+}
+
+// separate divides requests into those that are executed together and suspects, each of which is executed alone.
+func (s *Suspects) separate(requests []*infer.Request) (parts [][]*infer.Request) {
+	var together []*infer.Request
+	for i, r := range requests {
+		if _, x := s.find(r); x != nil {
+			parts = append(parts, requests[i:i+1])
+		} else {
+			together = append(together, r)
+		}
+	}
+	if len(together) > 0 {
+		parts = slices.Insert(parts, 0, together)
+	}
+	return parts
 }
 
 // survived forgets the inputs of requests whose execution has ended with err, and not with a crash.

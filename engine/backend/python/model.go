@@ -3,7 +3,6 @@ package python
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/isolation"
-	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -100,6 +98,10 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	}
 	k := worker.Supervise(worker.Supervision{
 		Name: p.Name, Grace: m.b.settings.grace, Suspects: m.Suspects, Log: m.log,
+		Explain: func(f *worker.Failure) error { // of an exception: with Triton's text
+			return status.Errorf(status.CodeOf(f), "Failed to process the request(s) for model '%s', message: %w",
+				p.Name, f.Err)
+		},
 	}, first, func(ctx context.Context) (*worker.Worker, error) {
 		if err := m.restore(ctx); err != nil {
 			return nil, err
@@ -107,7 +109,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		return m.launch(ctx, p, c)
 	})
 	m.Add(k)
-	return &instance{Supervisor: k, name: p.Name, m: m, c: c}, nil
+	return &instance{Supervisor: k, m: m, c: c}, nil
 }
 
 // restore makes the files of the runtime and of the environment again that are missing: a cleaner of temporary files
@@ -214,35 +216,11 @@ func (m *model) Close() error { return nil }
 // instance is one process, which is started again when it exits.
 type instance struct {
 	*worker.Supervisor
-	name string
-	m    *model
-	c    *caller
+	m *model
+	c *caller
 }
 
 var _ backend.Series = (*instance)(nil)
-
-// Execute runs a batch. The error of an exception begins with Triton's text.
-func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
-	return i.withPrefix(i.Supervisor.Execute(ctx, b))
-}
-
-// ExecuteSeries implements backend.Series. The process adds Triton's text to the exception of a single request.
-func (i *instance) ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error) {
-	i.Supervisor.ExecuteSeries(ctx, batches, errs)
-	for n, err := range errs {
-		errs[n] = i.withPrefix(err)
-	}
-}
-
-// withPrefix adds Triton's text to the error of an exception.
-func (i *instance) withPrefix(err error) error {
-	var failure *worker.Failure
-	if errors.As(err, &failure) {
-		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w",
-			i.name, failure.Err)
-	}
-	return err
-}
 
 // Close finalizes the model and ends its process.
 func (i *instance) Close() error {
