@@ -46,7 +46,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Vary", "Origin")
+	h.Set("Vary", "Origin, Accept-Encoding")
 	if !g.hostAllowed(r.Host) {
 		rest.Write(w, http.StatusMisdirectedRequest,
 			api.Error{Code: api.CodeForbidden, Error: "this server is not called " +

@@ -1,13 +1,19 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"mime"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
@@ -31,7 +37,7 @@ func pageHandler(page fs.FS, log *slog.Logger) http.Handler {
 				"Run \"make build\" (needs Node), or use the HTTP interface below /api/.")
 		})
 	}
-	files := http.FileServerFS(page)
+	files := &pageFiles{page: page, plain: http.FileServerFS(page), packed: map[string][]byte{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			rest.WriteError(w, r, rest.Errorf(api.CodeNotFound, "no such route"), log)
@@ -45,6 +51,53 @@ func pageHandler(page fs.FS, log *slog.Logger) http.Handler {
 		}
 		files.ServeHTTP(w, r)
 	})
+}
+
+// pageFiles serves the files of the page. Each is compressed once, at its first use.
+type pageFiles struct {
+	page  fs.FS
+	plain http.Handler
+
+	mu     sync.Mutex
+	packed map[string][]byte // by file; nil if it is not worth it; guarded by mu
+}
+
+// ServeHTTP serves a file, compressed if the client takes that.
+func (p *pageFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), "index.html")
+	kind := mime.TypeByExtension(path.Ext(name))
+	if kind == "" || r.URL.Path == "/index.html" || r.Header.Get("Range") != "" || !rest.AcceptsGzip(r) {
+		p.plain.ServeHTTP(w, r)
+		return
+	}
+	packed := p.compressed(name)
+	if packed == nil {
+		p.plain.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
+	_, _ = w.Write(packed) // fails only if the client has gone
+}
+
+// compressed returns a file compressed; nil if there is no such file, or if it is hardly smaller then.
+func (p *pageFiles) compressed(name string) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if packed, known := p.packed[name]; known {
+		return packed
+	}
+	data, err := fs.ReadFile(p.page, name)
+	if err != nil {
+		return nil // what clients ask for in vain is not remembered
+	}
+	packed, err := rest.Gzip(data, gzip.BestCompression)
+	if err != nil || len(packed) > len(data)*9/10 {
+		packed = nil
+	}
+	p.packed[name] = packed
+	return packed
 }
 
 // clientErrors logs errors that the page reports, so that a blank page has a trace.

@@ -1,4 +1,5 @@
-// Many tabs of one browser, and leaving and coming back: a browser opens at most six connections to one host.
+// Many tabs of one browser, leaving and coming back, and the size of a first visit. A browser opens at most six
+// connections to one host.
 import { api } from "./lib.mjs";
 
 const many = 12;
@@ -7,6 +8,19 @@ const many = 12;
 export async function tabs({ base, context, report, model }) {
   const live = (page) => page.locator(".status", { hasText: "Live" }).waitFor();
   const pages = [];
+
+  await report.step("a first visit takes at most 150 kB", async () => {
+    const fresh = await context.browser().newContext(); // with an empty cache
+    const page = await fresh.newPage();
+    const sizes = [];
+    page.on("requestfinished", (r) => sizes.push(r.sizes()));
+    await page.goto(base + "/#/models");
+    await page.getByRole("button", { name: `Unload ${model}`, exact: true }).waitFor();
+    const total = (await Promise.all(sizes)).reduce((n, s) => n + s.responseBodySize + s.responseHeadersSize, 0);
+    report.check(sizes.length > 3 && total <= 150_000, `a first visit takes ${total} bytes in ${sizes.length} replies`);
+    console.log(`     ${total} bytes in ${sizes.length} replies`);
+    await fresh.close();
+  });
 
   await report.step(`${many} tabs are live, and follow the models`, async () => {
     await Promise.all(Array.from({ length: many }, async () => {

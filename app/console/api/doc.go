@@ -99,7 +99,7 @@
 // The stream has one "event:" name per topic, with the data types
 //
 //	models    ModelsEvent    at once with full=true, then at every change of state, reason, version or configuration
-//	samples   SamplesEvent   once a second, while any model version is loaded
+//	samples   SamplesEvent   once a second, while any model version is loaded; without the versions that were idle
 //	event     Event          each new row of the event history
 //	machine   Machine        every 2 s
 //	framework Framework      every second while one is installed, and at its end

@@ -88,7 +88,8 @@ type ModelsEvent struct {
 	Removed List[string] `json:"removed"`
 }
 
-// SamplesEvent is the stream's topic samples: one second of every loaded model version.
+// SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those that were idle, with no
+// request and no numbers, are left out.
 type SamplesEvent struct {
 	// TMs is the start of the second.
 	TMs     int64        `json:"tMs"`

@@ -35,15 +35,20 @@ func (h *Handler) publishSecond(s record.Second) {
 	if len(s.Samples) == 0 || !h.Streams.Wanted("samples") {
 		return
 	}
+	// Versions that were idle are left out: with many models they would be nearly all of the stream.
 	out := api.SamplesEvent{TMs: s.StartUS / 1000}
 	for i := range s.Samples {
 		p := &s.Samples[i]
 		v := derive(p)
-		out.Samples = append(out.Samples, api.Sample{
-			Model: p.Model, Version: strconv.FormatInt(p.Version, 10),
+		idle := api.Sample{Model: p.Model, Version: strconv.FormatInt(p.Version, 10)}
+		sample := api.Sample{
+			Model: idle.Model, Version: idle.Version,
 			Requests: float64(p.Requests), Failures: float64(p.Failures.Total()),
 			P50Us: v.p50, P95Us: v.p95, P99Us: v.p99, QueueUs: v.queue, ComputeUs: v.compute, BatchMean: v.batch,
-		})
+		}
+		if sample != idle {
+			out.Samples = append(out.Samples, sample)
+		}
 	}
 	h.Streams.Publish("samples", out)
 }

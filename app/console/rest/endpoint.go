@@ -13,6 +13,8 @@ import (
 	"reflect"
 	"strconv"
 
+	"github.com/klauspost/compress/gzip"
+
 	"nereid/app/console/api"
 	"nereid/engine/tensor"
 )
@@ -109,6 +111,12 @@ func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler 
 				return
 			}
 			defer memory.Give(int64(len(body)))
+			if len(body) >= leastGzip && AcceptsGzip(r) {
+				if packed, err := Gzip(body, gzip.BestSpeed); err == nil {
+					body = packed
+					w.Header().Set("Content-Encoding", "gzip")
+				}
+			}
 			write(w, status, body)
 		}
 	})

@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
@@ -136,23 +139,32 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, models func() api.Mo
 	defer h.leave(s)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
+	var z *gzip.Writer
+	if rest.AcceptsGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		var err error
+		if z, err = gzip.NewWriterLevel(w, gzip.BestSpeed); err != nil {
+			return err
+		}
+	}
 	w.WriteHeader(http.StatusOK)
 	first := []byte(": connected\n\n")
 	if slices.Contains(chosen, "models") {
 		first = message("models", models())
 	}
-	s.copyTo(w, r, first)
+	s.copyTo(w, z, r, first)
 	return nil
 }
 
-// copyTo writes the reader's messages until it leaves or is disconnected.
-func (r *reader) copyTo(w http.ResponseWriter, req *http.Request, first []byte) {
+// copyTo writes the reader's messages until it leaves or is disconnected. z compresses them into w; nil: they are not
+// compressed.
+func (r *reader) copyTo(w http.ResponseWriter, z *gzip.Writer, req *http.Request, first []byte) {
 	out := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for msg := first; ; {
 		_ = out.SetWriteDeadline(time.Now().Add(2 * heartbeat)) // only the writers of tests do not support it
-		if _, err := w.Write(msg); err != nil {
+		if err := writeTo(w, z, msg); err != nil {
 			return
 		}
 		if err := out.Flush(); err != nil {
@@ -168,4 +180,16 @@ func (r *reader) copyTo(w http.ResponseWriter, req *http.Request, first []byte) 
 			msg = []byte(": still here\n\n")
 		}
 	}
+}
+
+// writeTo writes a message, through z unless that is nil, so that the client can read all of it after a flush of w.
+func writeTo(w io.Writer, z *gzip.Writer, msg []byte) error {
+	if z == nil {
+		_, err := w.Write(msg)
+		return err
+	}
+	if _, err := z.Write(msg); err != nil {
+		return err
+	}
+	return z.Flush()
 }

@@ -3,12 +3,17 @@ import type * as api from "./api.gen";
 import { base, client } from "./api";
 import { join, merge, type FeedMessage, type FeedStatus } from "./feed";
 import { frameworks } from "./frameworks.svelte";
-import { SampleRing } from "./ring";
+import { SampleRing, type Column } from "./ring";
 
 /** Seconds of samples kept for each model version. */
 export const ringSeconds = 300;
 const maxEvents = 200;
 const maxImports = 20;
+
+/** A second without requests. */
+const idle: Pick<api.Sample, Column> = {
+  requests: 0, failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null,
+};
 
 /** The key of a model version in Live.rings. */
 export const versionKey = (model: string, version: string) => `${model}\n${version}`;
@@ -100,17 +105,27 @@ class Live {
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
     const end = Math.floor(atMs / 1000) * 1000; // the times of samples are whole seconds
-    const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
-    counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
+    counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...idle, requests }));
     this.rings.set(key, ring);
   }
 
   private onSamples(v: api.SamplesEvent): void {
-    for (const s of v.samples) {
-      const k = versionKey(s.model, s.version);
-      let r = this.rings.get(k);
-      if (!r) this.rings.set(k, (r = new SampleRing(ringSeconds)));
+    const busy = new Set<string>();
+    const put = (key: string, s: Pick<api.Sample, Column>) => {
+      let r = this.rings.get(key);
+      if (!r) this.rings.set(key, (r = new SampleRing(ringSeconds)));
       r.push(v.tMs, s);
+    };
+    for (const s of v.samples) {
+      const key = versionKey(s.model, s.version);
+      busy.add(key);
+      put(key, s);
+    }
+    for (const m of this.models ?? []) {
+      for (const { version, state, evicted } of m.versions) {
+        const key = versionKey(m.name, version);
+        if (state === "READY" && !evicted && !busy.has(key)) put(key, idle); // the server leaves idle versions out
+      }
     }
     this.nowMs = v.tMs;
   }

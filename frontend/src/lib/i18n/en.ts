@@ -69,6 +69,8 @@ export const en = {
   "entry.secret": "The link, or a token with the scope admin",
   "entry.open": "Open",
   "live.lost": "No connection to the server. Trying again; the page may show old data.",
+  "live.notLoaded": "This part of the page could not be loaded: {reason}. Reload the page.",
+  "live.reload": "Reload",
   "theme.label": "Theme: {now}. Click to change.",
   "theme.set": "Theme: {name}",
   "theme.system": "system",

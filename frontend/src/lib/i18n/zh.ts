@@ -71,6 +71,8 @@ export const zh: Record<keyof typeof en, string> = {
   "entry.secret": "该链接，或权限为 admin 的令牌",
   "entry.open": "打开",
   "live.lost": "与服务器的连接已断开，正在重试；显示的内容可能已过时。",
+  "live.notLoaded": "无法加载页面的这一部分：{reason}。请重新加载页面。",
+  "live.reload": "重新加载",
   "theme.label": "主题：{now}。点击切换。",
   "theme.set": "主题：{name}",
   "theme.system": "跟随系统",
