@@ -195,7 +195,7 @@ def test_D15_unload_stops_a_process_that_hangs(tmp_path, notes):
         assert load(s, "m").status == 200 and pid_of(s, "m") != pid
 
 
-def test_D16_the_server_stops_within_its_limit_with_processes_that_hang(tmp_path, notes, pool):
+def test_D16_DV52_the_server_stops_within_its_limit_with_processes_that_hang(tmp_path, notes, pool):
     repo = tmp_path / "models"
     for name, code in HANGS.items():
         write(repo, name, **code)

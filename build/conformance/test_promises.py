@@ -62,7 +62,7 @@ def here(folder):
 
 @pytest.mark.bounds
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
-def test_F5_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, sig):
+def test_F5_B002_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, sig):
     """Eight requests are in the server, one of them in the model, when the signal arrives. All get their own answers.
     Meanwhile the server takes no new ones."""
     python_model(tmp_path / "models", "gate", GATE)
@@ -81,7 +81,7 @@ def test_F5_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, sig):
         bound(30, begin)
 
 
-def test_F5_a_second_signal_stops_at_once(tmp_path):
+def test_F5_DV52_a_second_signal_stops_at_once(tmp_path):
     """The model never answers. The first signal waits for it, the second does not."""
     python_model(tmp_path / "models", "gate", GATE)
     with Server(tmp_path / "models", tmp_path, "--exit-timeout-secs=3600", command=here(tmp_path)) as s, \

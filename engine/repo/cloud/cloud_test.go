@@ -363,6 +363,43 @@ func TestCredentialsFile(t *testing.T) {
 	}
 }
 
+// TestCredentialsFileOfOtherStorages_A020 tests the sections "as" and "gs" of the file. The server for Google's storage
+// accepts every key, so there only the choice of the entry shows.
+func TestCredentialsFileOfOtherStorages_A020(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, tt := range []struct {
+		name, text, want string
+		start            func(*testing.T) *storage
+	}{
+		{"as", `{"as": {"": BAD, "ROOT/a": GOOD, "ROOT": BAD}}`, "", startAzure},
+		{"gs", `{"gs": {"": "other.json", "ROOT/a": "/nonexistent/key.json"}}`, "/nonexistent/key.json", startGCS},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := tt.start(t)
+			s.put(t, "a/m/1/model.bin", []byte("x"))
+			path := filepath.Join(t.TempDir(), "credentials.json")
+			const account = `{"account_str": "` + azuriteAccount + `", "account_key": "`
+			text := strings.NewReplacer("ROOT", s.root, "GOOD", account+azuriteKey+`"}`, "BAD", account+`d3Jvbmc="}`).
+				Replace(tt.text)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := s.options(t.TempDir(), nil)
+			o.Lookup = lookup(map[string]string{"TRITON_CLOUD_CREDENTIAL_PATH": path})
+			r, err := cloud.Open(t.Context(), s.root+"/a", o)
+			if err == nil {
+				defer r.Close()
+				_, err = r.List("")
+			}
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 func lookup(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
