@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -197,4 +199,59 @@ func apply(text string, edits []api.Edit) string {
 		lines[e.Line-1] = string(r[:e.Col-1]) + e.Text + string(r[e.EndCol-1:])
 	}
 	return strings.Join(lines, "\n")
+}
+
+// The checks of an ensemble know the models of its steps, and those of instances the cores.
+func TestChecksKnowTheOtherModels(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	r.Write("pipeline/1/.keep", "")
+	check := func(step, version, output string) []api.Fault {
+		text := `platform: "ensemble"
+max_batch_size: 4
+input { name: "IN" data_type: TYPE_FP32 dims: 4 }
+output { name: "OUT" data_type: TYPE_FP32 dims: 4 }
+ensemble_scheduling { step {
+  model_name: "` + step + `"
+  model_version: ` + version + `
+  input_map { key: "INPUT0" value: "IN" }
+  output_map { key: "` + output + `" value: "OUT" }
+} }
+`
+		return get[api.CheckResult](r, 200, "POST", "/api/config/check",
+			api.CheckRequest{Model: "pipeline", Text: text}).Faults
+	}
+	for _, tc := range []struct{ name, step, version, output, want, fix string }{
+		{"fits", "ready", "-1", "OUTPUT0", "", ""},
+		{"a missing model", "raedy", "-1", "OUTPUT0", `runs model "raedy", which is not there`, `use "ready"`},
+		{"a missing version", "ready", "7", "OUTPUT0", `has no version 7`, ""},
+		{"a missing output", "ready", "-1", "OTHER", "non-existing output OTHER in model ready", ""},
+	} {
+		faults := check(tc.step, tc.version, tc.output)
+		if tc.want == "" {
+			if len(faults) != 0 {
+				t.Errorf("%s: faults %+v", tc.name, faults)
+			}
+			continue
+		}
+		if len(faults) != 1 || faults[0].Severity != api.SeverityWarning || faults[0].Line == 0 ||
+			!strings.Contains(faults[0].Message, tc.want) {
+			t.Errorf("%s: faults %+v, want a warning with %q", tc.name, faults, tc.want)
+		} else if tc.fix != "" && (len(faults[0].Fixes) != 1 || faults[0].Fixes[0].Label != tc.fix) {
+			t.Errorf("%s: fixes %+v, want %q", tc.name, faults[0].Fixes, tc.fix)
+		}
+	}
+	count := runtime.GOMAXPROCS(0)*8 + 1
+	many := get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready",
+		Text: fmt.Sprintf("instance_group { count: %d kind: KIND_CPU }\n", count)}).Faults
+	if len(many) != 1 || many[0].Severity != api.SeverityWarning || !strings.Contains(many[0].Message, "cores") {
+		t.Errorf("%d instances: faults %+v, want a warning", count, many)
+	}
+	absent := get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready",
+		Text: `model_warmup { name: "w" batch_size: 1 inputs { key: "INPUT0"
+  value { data_type: TYPE_FP32 dims: 4 input_data_file: "absent" } } }
+`}).Faults
+	if len(absent) != 1 || absent[0].Severity != api.SeverityError || absent[0].Line != 2 ||
+		!strings.Contains(absent[0].Message, `warmup file "warmup/absent" cannot be read`) {
+		t.Errorf("a warm-up file that is absent: faults %+v", absent)
+	}
 }

@@ -257,3 +257,30 @@ func TestAFailedReloadLeavesThePageWithTheConfigurationInService(t *testing.T) {
 		t.Errorf("after the undo: failed = %+v, batch size %d", d.Failed, d.MaxBatchSize)
 	}
 }
+
+func TestASaveOnlyIfItLoadsPutsTheFileBack(t *testing.T) {
+	r := newRig(t, engine.ModePoll)
+	first := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+		api.SaveConfig{Text: "max_batch_size: 8\n", OnlyIfLoads: true})
+	if first.Outcome != api.SaveLoaded {
+		t.Fatalf("a save that loads = %+v", first)
+	}
+	// max_batch_size needs a new load, which the backend refuses; the version in service is not touched.
+	r.Write("ready/1/model.onnx", "bad now, but readable")
+	bad := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+		api.SaveConfig{Text: "max_batch_size: 3\n", BaseRevision: first.Revision.ID, OnlyIfLoads: true})
+	if bad.Outcome != api.SaveUndone || !strings.Contains(bad.Reason, "broken") ||
+		bad.Revision.Restores == 0 || bad.Revision.Source != "restore" {
+		t.Fatalf("a save that does not load = %+v", bad)
+	}
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	if d.ConfigText != "max_batch_size: 8\n" || d.State != api.StateReady || d.MaxBatchSize != 8 || d.Failed != nil ||
+		d.Revision != bad.Revision.ID {
+		t.Errorf("afterwards: %q, %s, batch size %d, failed %+v, revision %d", d.ConfigText, d.State, d.MaxBatchSize,
+			d.Failed, d.Revision)
+	}
+	list := get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
+	if len(list) != 3 || list[1].Outcome != api.SaveFailed || list[0].Restores != list[1].ID {
+		t.Errorf("revisions = %+v, want the failed one and the way back", list)
+	}
+}

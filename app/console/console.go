@@ -129,6 +129,7 @@ func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent})
+	o.Check.Catalog = c.catalog
 	c.watcher = models.NewWatcher(c.catalog, c.streams)
 	writer := &configs.Writer{Catalog: c.catalog, Engine: o.Engine, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
 	trash := &models.Trash{Dir: filepath.Join(o.DataDir, "trash")}

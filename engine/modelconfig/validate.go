@@ -14,6 +14,7 @@ import (
 const (
 	maxBatchSizeLimit = 1 << 24 // rows of a batch
 	maxInstances      = 4096    // of one instance group; also repetitions of a warmup sample
+	manyInstances     = 8       // of a group, for each core; more gets a warning
 	maxElements       = 1 << 40 // of a tensor whose variable dimensions are 1
 	maxPriorityLevels = 1 << 16
 )
@@ -29,6 +30,7 @@ type ValidateOptions struct {
 	// backend. nil: it knows none.
 	Refused func(backend string) string
 	GPUs    []int32 // IDs of the GPUs that models may use
+	Cores   int     // that models may use; 0: not known
 	// MinCapability is the minimum CUDA compute capability of GPUs, for the fault about a GPU that is not in GPUs.
 	MinCapability float64
 }

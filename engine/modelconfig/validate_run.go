@@ -29,6 +29,10 @@ func (c *checker) instances() {
 		case g.Count > maxInstances:
 			c.err(at+".count", fmt.Sprintf("use at most %d; as many as there are cores is plenty", maxInstances),
 				"instance group %d has count %d", i, g.Count)
+		case c.o.Cores > 0 && !c.onGPUs(g) && int(g.Count) > manyInstances*c.o.Cores:
+			c.warn(at+".count", "as many as there are cores is plenty",
+				"instance group %d has %d instances for %d cores; each takes memory, and few run at a time",
+				i, g.Count, c.o.Cores)
 		case g.Count < 1 && c.o.Positions.Has(at+".count"):
 			c.warn(at+".count", "use 1 or more, or leave it out",
 				"instance group %d has count %d, which means the default count", i, g.Count)
@@ -36,6 +40,12 @@ func (c *checker) instances() {
 		c.devices(g, i, at)
 		c.limiter(g.RateLimiter, at+".rate_limiter", global)
 	}
+}
+
+// onGPUs reports whether the instances of a group run on GPUs.
+func (c *checker) onGPUs(g *inferencepb.ModelInstanceGroup) bool {
+	return g.Kind == inferencepb.ModelInstanceGroup_KIND_GPU ||
+		g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO && len(c.o.GPUs) > 0
 }
 
 // devices checks kind, GPUs and profiles of a group.

@@ -33,6 +33,16 @@ export async function failing({ base, page, report, model }) {
     await button("Save and reload").click();
     await page.getByText("the new configuration serves").waitFor();
     await setEditor(page, ensemble("absent_model", 3));
+    await page.getByRole("list", { name: "Faults" }).getByText("which is not there").waitFor();
+    const only = page.getByLabel("only if it loads");
+    await only.check();
+    await button("Save and reload").click();
+    await page.getByText("the file was put back as it was").waitFor();
+    await shot(page, "46-put-back");
+    await axe(page, report, "a configuration that was put back");
+    report.check((await editorText(page)).includes("absent_model"), "the text stays in the editor");
+    report.check((await detail()).configText.includes("# first"), "the file is as it was");
+    await only.uncheck();
     await button("Save and reload").click();
     await page.getByText("Saved, but it could not be loaded").waitFor();
 

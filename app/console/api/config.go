@@ -132,6 +132,8 @@ type SaveConfig struct {
 	BaseRevision int64 `json:"baseRevision"`
 	// ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent.
 	ConsentCode bool `json:"consentCode,omitempty"`
+	// OnlyIfLoads: if the model does not load with the text, the file is put back as it was.
+	OnlyIfLoads bool `json:"onlyIfLoads,omitempty"`
 }
 
 // SaveOutcome is the result of a save.
@@ -145,6 +147,8 @@ const (
 	SaveSaved SaveOutcome = "saved"
 	// SaveFailed: the file is written, but the load failed (Reason). The previous version stays in service, if any.
 	SaveFailed SaveOutcome = "failed"
+	// SaveUndone: the load failed (Reason), and the file was put back as it was, as OnlyIfLoads asks.
+	SaveUndone SaveOutcome = "undone"
 )
 
 // SaveResult answers a save or a restore.

@@ -125,6 +125,16 @@ func (m *Model) ReadyVersion(version string) (lifecycle.VersionStatus, error) {
 	return lifecycle.VersionStatus{}, rest.Errorf(api.CodeUnavailable, "model %q is not ready; load it first", m.Name)
 }
 
+// Versions returns the versions that the engine knows or that are in the folder.
+func (m *Model) Versions() []int64 {
+	_, name := repo.Split(m.Name)
+	all := repo.ScanModel(m.Repository, name, "").Numbers()
+	for _, v := range m.Status.Versions {
+		all = append(all, v.Version)
+	}
+	return all
+}
+
 // OtherVersions returns the version folders that the engine does not know.
 func (m *Model) OtherVersions() (out []string) {
 	_, name := repo.Split(m.Name)

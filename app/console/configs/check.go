@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/app/console/catalog"
 	"nereid/engine/backend"
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
@@ -27,7 +29,9 @@ type Checker struct {
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
 	// AutoComplete and DefaultMaxBatchSize are the engine's.
-	AutoComplete        bool
+	AutoComplete bool
+	// Catalog has the other models, for the steps of ensembles; nil: they are not known.
+	Catalog             *catalog.Catalog
 	DefaultMaxBatchSize int
 	Log                 *slog.Logger
 
@@ -62,6 +66,7 @@ func (d *Checked) Faults(file modelconfig.Severity) modelconfig.Faults {
 // Without a folder only the text is checked.
 func (c *Checker) Check(ctx context.Context, name, folder string, text *string) *Checked {
 	d := &Checked{}
+	key := name
 	_, name = repo.Split(name)
 	cfg := &inferencepb.ModelConfig{}
 	if text != nil {
@@ -90,13 +95,15 @@ func (c *Checker) Check(ctx context.Context, name, folder string, text *string) 
 	}
 	c.complete(ctx, d, name, folder)
 	o := modelconfig.ValidateOptions{Positions: d.pos, Refused: lifecycle.Refused, Folder: name, Signature: d.Signature,
-		Files: os.DirFS(folder), GPUs: c.Machine.IDs(), MinCapability: c.Machine.MinCapability()}
+		Files: os.DirFS(folder), GPUs: c.Machine.IDs(), MinCapability: c.Machine.MinCapability(),
+		Cores: runtime.GOMAXPROCS(0)}
 	for _, b := range c.Backends {
 		o.Backends = append(o.Backends, b.Name())
 	}
 	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
 	c.checkParameters(d)
 	d.checkVersions(numbers)
+	c.checkSteps(d, key)
 	c.checkSupported(d)
 	return d
 }

@@ -92,7 +92,11 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 	if err := consent(m, &req.Text, req.ConsentCode); err != nil {
 		return out, err
 	}
-	return h.Writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
+	rev := store.Revision{Source: store.SourceConsole, After: &req.Text}
+	if req.OnlyIfLoads {
+		return h.Writer.SaveIfLoads(r.Context(), m, rev)
+	}
+	return h.Writer.Save(r.Context(), m, rev)
 }
 
 // Revisions lists revisions of a model, the latest first, in pages.

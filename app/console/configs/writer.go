@@ -111,6 +111,23 @@ func (w *Writer) Save(ctx context.Context, m catalog.Model, rev store.Revision) 
 	return out, nil
 }
 
+// SaveIfLoads is Save, but if the load fails, it puts the file back as it was. That is a second revision.
+func (w *Writer) SaveIfLoads(ctx context.Context, m catalog.Model, rev store.Revision) (api.SaveResult, error) {
+	out, err := w.Save(ctx, m, rev)
+	if err != nil || out.Outcome != api.SaveFailed {
+		return out, err
+	}
+	back := store.Revision{Source: store.SourceRestore, Restores: out.Revision.ID, After: m.Text}
+	m.Text = rev.After
+	restored, err := w.Save(ctx, m, back)
+	if err != nil {
+		return out, err
+	}
+	out.Outcome, out.Revision = api.SaveUndone, restored.Revision
+	out.KeepsServing = restored.KeepsServing || restored.Outcome == api.SaveLoaded
+	return out, nil
+}
+
 // load runs a load of a model and returns how it ended.
 func (w *Writer) load(name string, load func() error) api.SaveResult {
 	start := time.Now()

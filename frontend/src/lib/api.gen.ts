@@ -247,10 +247,12 @@ export interface SaveConfig {
   baseRevision: number;
   /** ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent. */
   consentCode?: boolean;
+  /** OnlyIfLoads: if the model does not load with the text, the file is put back as it was. */
+  onlyIfLoads?: boolean;
 }
 
 /** SaveOutcome is the result of a save. */
-export type SaveOutcome = "loaded" | "saved" | "failed";
+export type SaveOutcome = "loaded" | "saved" | "failed" | "undone";
 
 /** SaveResult answers a save or a restore. */
 export interface SaveResult {
