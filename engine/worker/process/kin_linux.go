@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"nereid/engine/system/proc"
 )
 
@@ -69,9 +67,7 @@ func startTime(pid int) int64 {
 func (p *Process) killKin() {
 	p.mu.Lock()
 	for _, k := range p.kin {
-		if startTime(k.pid) == k.start {
-			_ = unix.Kill(k.pid, unix.SIGKILL)
-		}
+		killIf(k.pid, func() bool { return startTime(k.pid) == k.start })
 	}
 	p.kin = nil
 	p.mu.Unlock()
@@ -94,11 +90,27 @@ func killMarked(mark []byte, except int) (found bool) {
 		if err != nil || pid == except {
 			continue
 		}
-		environ, err := os.ReadFile("/proc/" + e.Name() + "/environ") // empty for a zombie
-		if err == nil && bytes.Contains(append([]byte{0}, environ...), mark) {
+		marked := func() bool {
+			environ, err := os.ReadFile("/proc/" + e.Name() + "/environ") // empty for a zombie
+			return err == nil && bytes.Contains(append([]byte{0}, environ...), mark)
+		}
+		if marked() {
 			found = true
-			_ = unix.Kill(pid, unix.SIGKILL)
+			killIf(pid, marked)
 		}
 	}
 	return found
+}
+
+// killIf kills a process if is, which looks at the process of this number, says so. os.FindProcess opens a pidfd before
+// that, so that a later process of the same number is not killed. A kernel without pidfds has a moment for this.
+func killIf(pid int, is func() bool) {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	defer func() { _ = p.Release() }() // it only closes the pidfd
+	if is() {
+		_ = p.Kill() // an error: it has ended
+	}
 }
