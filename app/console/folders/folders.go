@@ -106,6 +106,14 @@ func copyTree(from, to string) error {
 	})
 }
 
+// placeByRename is Place where the system cannot do it in one step.
+func placeByRename(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
+	}
+	return os.Rename(from, to)
+}
+
 // exchangeByRenames swaps two folders where the system cannot do it in one step. In between, b is a+OldName.
 func exchangeByRenames(a, b string) error {
 	aside := a + OldName

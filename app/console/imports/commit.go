@@ -81,7 +81,7 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 func (h *Handler) commit(ctx context.Context, s *staged) {
 	s.mu.Lock()
 	in := incoming{name: h.Catalog.KeyIn(s.view.Repository, s.view.Name), root: s.view.Repository, from: s.dir,
-		config: s.view.Config, agreed: s.view.Code}
+		config: s.view.Config, agreed: s.view.Code, replaces: s.view.Exists}
 	s.mu.Unlock()
 	start := time.Now()
 	err := h.install(ctx, s, in)
@@ -117,6 +117,8 @@ type incoming struct {
 	from   string // the staged folder
 	config string // the text for config.pbtxt; "": the folder has what it needs
 	agreed code.List
+
+	replaces bool // a model was there at the commit, and the user agreed to replace it
 }
 
 // install copies the staged model beside its place in the repository, exchanges the two and loads the model. If that
@@ -161,7 +163,7 @@ func (h *Handler) install(ctx context.Context, s *staged, in incoming) error {
 	}
 	h.step(s, "load", -1)
 	before := h.inService(in.name)
-	replaced, err := h.swapAndLoad(ctx, j, part, place, in.name)
+	replaced, err := h.swapAndLoad(ctx, j, part, place, in)
 	if err != nil {
 		keep = replaced // it could not be put back: the next start does that, or moves it to the trash
 		h.Writer.SetOutcome(ctx, &rev, api.SaveFailed, strings.TrimSpace(err.Error()))
@@ -223,23 +225,28 @@ func (h *Handler) inService(name string) []int64 {
 	return catalog.InService(st)
 }
 
-// swapAndLoad puts the folder part in the place of a model and loads it. An existing model is exchanged in one step, so
-// that polling never finds the place empty. If the load fails, the exchange is undone. replaced reports that part is
-// now the folder that was there before; together with an error, that it could not be put back.
-func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name string) (replaced bool, err error) {
-	_, err = os.Lstat(place)
-	switch {
-	case err == nil:
+// swapAndLoad puts the folder part in the place of a model and loads it. A model that the import replaces is exchanged
+// in one step, so that polling never finds the place empty. A folder that is there for another reason stays: somebody
+// has copied it there since the commit. If the load fails, the exchange is undone. replaced reports that part is now
+// the folder that was there before; together with an error, that it could not be put back.
+func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place string, in incoming) (replaced bool,
+	err error) {
+	if in.replaces {
 		err = folders.Exchange(part, place)
 		replaced = err == nil
-	case errors.Is(err, fs.ErrNotExist):
-		err = os.Rename(part, place)
+	}
+	if !in.replaces || errors.Is(err, fs.ErrNotExist) {
+		err = folders.Place(part, place)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = rest.Errorf(api.CodeConflict, "since the import began, %s was put there by somebody else, and stays; "+
+			"choose another name, or import again and replace it", place)
 	}
 	if err != nil {
 		return false, err
 	}
 	if err = durable.SyncFolder(filepath.Dir(place)); err == nil {
-		err = h.Engine.Reload(ctx, name)
+		err = h.Engine.Reload(ctx, in.name)
 	}
 	if err == nil {
 		err = j.placed(place)
@@ -248,7 +255,7 @@ func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name
 	case err == nil:
 		return replaced, nil
 	case !replaced:
-		h.Engine.Remove(name)
+		h.Engine.Remove(in.name)
 		return false, errors.Join(err, os.RemoveAll(place))
 	}
 	undo := folders.Exchange(part, place)
@@ -259,8 +266,8 @@ func (h *Handler) swapAndLoad(ctx context.Context, j *journal, part, place, name
 		return true, errors.Join(err, undo)
 	}
 	// The engine still serves the old model. The reload only shows it that the old files are back.
-	if err := h.Engine.Reload(context.WithoutCancel(ctx), name); err != nil {
-		h.Log.Warn("a model does not load again after a failed replacement", "model", name, "err", err)
+	if err := h.Engine.Reload(context.WithoutCancel(ctx), in.name); err != nil {
+		h.Log.Warn("a model does not load again after a failed replacement", "model", in.name, "err", err)
 	}
 	return false, err
 }

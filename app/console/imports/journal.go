@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"nereid/app/durable"
 )
@@ -71,11 +72,16 @@ func readJournal(folder, name string) (*journal, error) {
 	if err == nil {
 		err = json.Unmarshal(b, j)
 	}
-	if err != nil || filepath.Base(j.Place) != j.Place || filepath.Base(j.Hidden) != j.Hidden {
+	if err != nil || !isName(j.Place) || !isName(j.Hidden) {
 		*j = journal{file: f} // half written: the import was not complete
 	}
 	if err := durable.Lock(f); err != nil {
 		return j, errBusy
 	}
 	return j, nil
+}
+
+// isName reports whether a text can be the name of a folder in a repository.
+func isName(s string) bool {
+	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "/\x00")
 }

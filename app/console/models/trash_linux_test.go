@@ -1,0 +1,98 @@
+package models
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whatever prevents a move to the trash, the model is whole afterwards: where it was, in the trash, or in both.
+func TestTrashLosesNothing_B23(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		prevent        func(t *testing.T, trash *Trash, models string) // of models/m
+		fails          bool
+		stays, trashed bool // the model is where it was, is in the trash
+	}{
+		{"nothing", func(*testing.T, *Trash, string) {}, false, false, true},
+		{"a file that cannot be copied", func(t *testing.T, _ *Trash, models string) {
+			if err := unix.Mkfifo(filepath.Join(models, "m", "pipe"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, true, true, false},
+		{"a folder that cannot be renamed", func(t *testing.T, trash *Trash, models string) {
+			asNobody(t, filepath.Join(models, "m"), trash.Dir)
+			if err := os.Chmod(models, 0o555); err != nil { //nolint:gosec // so that nothing in it can be renamed
+				t.Fatal(err)
+			}
+		}, true, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			other, err := os.MkdirTemp("/dev/shm", "nereid-") //nolint:usetesting // in another file system
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = errors.Join(os.Chmod(other, 0o700), os.RemoveAll(other)) })
+			folder, trash := filepath.Join(other, "m"), &Trash{Dir: filepath.Join(t.TempDir(), "trash")}
+			err = errors.Join(os.Mkdir(trash.Dir, 0o700), os.MkdirAll(filepath.Join(folder, "1"), 0o755),
+				os.WriteFile(filepath.Join(folder, "1/model.onnx"), []byte("good"), 0o644))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.prevent(t, trash, other)
+			item, err := trash.Put("m", folder, folder)
+			if (err != nil) != tt.fails {
+				t.Errorf("Put: %v", err)
+			}
+			if left, err := os.ReadDir(trash.Dir); (len(left) == 1) != tt.trashed || err != nil {
+				t.Errorf("%v is left, %v", left, err)
+			}
+			trash.RemoveLeft(slog.New(slog.DiscardHandler)) // the next start
+			list, lerr := trash.list()
+			if (len(list) == 1) != tt.trashed || lerr != nil {
+				t.Errorf("the trash has %+v, %v", list, lerr)
+			}
+			moved := filepath.Join(trash.Dir, item.ID, "model")
+			for at, want := range map[string]bool{folder: tt.stays, moved: tt.trashed} {
+				text, err := os.ReadFile(filepath.Join(at, "1/model.onnx"))
+				if (err == nil && string(text) == "good") != want {
+					t.Errorf("%s: %q, %v; want the model: %t", at, text, err, want)
+				}
+			}
+		})
+	}
+}
+
+// asNobody makes the rest of the test run as a user who is not root and owns these folders.
+func asNobody(t *testing.T, own ...string) {
+	t.Helper()
+	const nobody = 65534
+	if os.Getuid() != 0 {
+		return
+	}
+	for _, dir := range own {
+		for _, d := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
+			if d == "/dev" || d == "/dev/shm" {
+				break
+			}
+			if err := os.Chown(d, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runtime.LockOSThread()
+	if err := unix.Setfsuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setfsuid(0); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+}
