@@ -162,9 +162,11 @@ class Victim:
 
     def kill(self, _):
         pid, self.pid = self.pid, 0
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            self.killed += 1
+        # The process may be gone: its last answer may have been read after it was killed.
+        with contextlib.suppress(ProcessLookupError):
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                self.killed += 1
 
 
 class Disk:
