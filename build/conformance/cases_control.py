@@ -12,12 +12,11 @@ from tritonclient.utils import InferenceServerException
 
 from answers import fault, raw
 from cases import add, error, neutral, repeat, status, sums
+from harness import REFERENCE
 
 
 def config(name, datatype="FP32", batch=4):
     """The configuration of an identity model of this type, as JSON."""
-    from harness import REFERENCE
-
     io = [{"name": n, "data_type": "TYPE_" + datatype, "dims": [-1 if not batch else 16]}
           for n in ("INPUT0", "OUTPUT0")]
     return json.dumps({"name": name, "backend": "python" if REFERENCE else "identity", "max_batch_size": batch,

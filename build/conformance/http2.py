@@ -9,6 +9,7 @@ END_STREAM, ACK, END_HEADERS = 1, 1, 4
 INITIAL_WINDOW = 4
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LIVE = "/inference.GRPCInferenceService/ServerLive"
 
 
@@ -41,6 +42,11 @@ def _string(text):
     return head + bytes([rest]) + raw
 
 
+def headers(stream, path, flags=0, **fields):
+    """The frame that opens a call."""
+    return frame(HEADERS, flags | END_HEADERS, stream, header_block(path, **fields))
+
+
 class Connection:
     """A connection whose preface and settings have been sent."""
 
@@ -49,8 +55,7 @@ class Connection:
         self.sock = socket.create_connection((host, int(port)), timeout)
         self.buffer, self.next = b"", 1
         if preface:
-            self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                      settings(*([(INITIAL_WINDOW, window)] if window is not None else [])))
+            self.send(PREFACE, settings(*([(INITIAL_WINDOW, window)] if window is not None else [])))
 
     def __enter__(self):
         return self
@@ -67,7 +72,7 @@ class Connection:
     def open(self, path, flags=0, **fields):
         """Opens a call and returns its stream."""
         stream, self.next = self.next, self.next + 2
-        self.send(frame(HEADERS, flags | END_HEADERS, stream, header_block(path, **fields)))
+        self.send(headers(stream, path, flags, **fields))
         return stream
 
     def message(self, stream, content, compressed=False, end=True, piece=16 << 10):

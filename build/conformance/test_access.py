@@ -1,5 +1,6 @@
 """Who may use the server: its tokens when the data folder is damaged, and other users of the same machine."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import tritonclient.grpc as tg
 
 import models
 from harness import BINARY, REFERENCE, Server
+from limits import MIB, small_disk
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="Triton has no tokens and no GUI")
 NOBODY = 65534
@@ -115,11 +117,11 @@ class Damaged:
     """A data folder with one token, in which something is then damaged, and the server on it."""
 
     def __init__(self, folder, full=False):
-        self.folder, self.work, self.mounted = folder, folder / "work", full
+        self.folder, self.work, self.mounted = folder, folder / "work", contextlib.ExitStack()
         self.data = self.work / "data"
         self.data.mkdir(parents=True)
         if full:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", self.data], check=True, timeout=60)
+            self.mounted.enter_context(small_disk(self.data, 2 * MIB))
         self.own()
         self.token = self.run("token", "create", "--name=a", "--scope=infer,control").stdout.strip()
         assert self.token.startswith("nrd_")
@@ -149,8 +151,7 @@ class Damaged:
         return self
 
     def __exit__(self, *_):
-        if self.mounted:
-            subprocess.run(["umount", self.data], check=True, timeout=60)
+        self.mounted.close()
 
 
 def statuses(s, token=None):

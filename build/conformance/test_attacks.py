@@ -6,11 +6,7 @@ stalled such servers. No request of a client that behaves well may fail. `make t
 
 import contextlib
 import gzip
-import os
-import pathlib
 import socket
-import struct
-import threading
 import time
 
 import numpy as np
@@ -19,19 +15,19 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from onnx import helper
 
+import http2
 import models
-from harness import REFERENCE, Server, until
+from harness import BINARY, REFERENCE, Server, until
+from limits import MIB, memory_group
 from test_soak import FULL
+from workers import Workers
 
-CGROUP = pathlib.Path("/sys/fs/cgroup/memory")
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(REFERENCE, reason="the reference does not survive these attacks"),
-    pytest.mark.skipif(not os.access(CGROUP / "cgroup.procs", os.W_OK), reason="needs a memory cgroup (v1) to write to"),
 ]
 SECONDS = 600 if FULL else 25
-MIB = 1 << 20
 
 HANG = models.PYTHON_HEAD + """    def initialize(self, args):
         while True:
@@ -60,64 +56,15 @@ def write_repository(repo):
         models.write(repo / name / "1/model.py", code)
 
 
-@contextlib.contextmanager
-def memory_cgroup(size):
-    group = CGROUP / f"nereid-test-{os.getpid()}"
-    group.mkdir()
-    (group / "memory.limit_in_bytes").write_text(str(size))
-    try:
-        yield group
-    finally:
-        until(lambda: not (group / "cgroup.procs").read_text().split() or None, 30, "processes stay in the cgroup")
-        group.rmdir()
-
-
 def small(group):
     """The command that starts a server with one core, 256 descriptors and the memory of the cgroup."""
-    from harness import BINARY
-
-    script = f"echo $$ > {group}/cgroup.procs && ulimit -n 256 && exec taskset -c 0 {BINARY} serve \"$@\""
+    script = f"echo $$ > {group.procs} && ulimit -n 256 && exec taskset -c 0 {BINARY} serve \"$@\""
     return ["bash", "-c", script, "serve"]
 
 
 def split(address):
     host, port = address.rsplit(":", 1)
     return host, int(port)
-
-
-class Battle:
-    """Threads that repeat a step. The faults of well-behaved clients are kept; attackers may fail."""
-
-    def __init__(self):
-        self.stop, self.faults, self.counts, self.threads = threading.Event(), [], {}, []
-
-    def client(self, name, step, pause=0.05):
-        self._start(name, step, pause, attacker=False)
-
-    def attacker(self, step, pause=0.2):
-        self._start(step.__name__, step, pause, attacker=True)
-
-    def _start(self, name, step, pause, attacker):
-        self.counts[name] = 0
-
-        def run():
-            while not self.stop.is_set():
-                try:
-                    step()
-                    self.counts[name] += 1
-                except Exception as e:
-                    if not attacker:
-                        self.faults.append(f"{name} after {self.counts[name]}: {e!r}")
-                        return
-                self.stop.wait(pause)
-
-        self.threads.append(threading.Thread(target=run, name=name))
-        self.threads[-1].start()
-
-    def end(self):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
 
 
 # --- clients that behave well ---
@@ -128,7 +75,7 @@ def infer_by(module, address):
     x = np.arange(16, dtype=np.float32).reshape(1, 16)
     clients = []
 
-    def step():
+    def step(_):
         if not clients:
             clients.append(module.InferenceServerClient(address))
         tensor = module.InferInput("INPUT0", [1, 16], "FP32")
@@ -142,7 +89,7 @@ def infer_by(module, address):
 def fetch(s, path, address):
     """Returns a step with a new connection each time."""
 
-    def step():
+    def step(_):
         a = s.request("GET", path, None, {"X-Nereid": "1"}, address)
         assert a.status == 200, a.status
 
@@ -171,29 +118,7 @@ def bombs(kib):
 
 
 BOMB_64K = bombs(60)
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-def frame(kind, flags, stream, body=b""):
-    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
-
-
-def grpc_call(stream, message, compressed):
-    """The frames of a ModelInfer call with one message."""
-    def literal(name, value):
-        return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-    block = b"\x83\x86" + literal(b":path", b"/inference.GRPCInferenceService/ModelInfer") + literal(
-        b":authority", b"localhost") + literal(b"content-type", b"application/grpc") + literal(b"te", b"trailers")
-    if compressed:
-        block += literal(b"grpc-encoding", b"gzip")
-    data = bytes([compressed]) + struct.pack(">I", len(message)) + message
-    frames = frame(1, 4, stream, block)
-    for i in range(0, len(data), 16384):
-        frames += frame(0, int(i + 16384 >= len(data)), stream, data[i : i + 16384])
-    return frames
-
-
+START = http2.PREFACE + http2.settings()
 def attackers(s):
     """The attacks, each a function that makes one attempt."""
     infer = "/v2/models/identity/infer"
@@ -225,12 +150,14 @@ def attackers(s):
                 c.sendall(bytes(MIB))
 
     def grpc_bomb():
-        raw(s.grpc, PREFACE + frame(4, 0, 0) + grpc_call(1, gib, 1), 5)
+        with http2.Connection(s.grpc, timeout=5) as c:
+            c.message(stream := c.open(http2.INFER, grpc_encoding="gzip"), gib, compressed=True)
+            c.result(stream)
 
     def settings_flood():
-        opened = b"".join(grpc_call(1 + 2 * i, b"", 0)[:-5] for i in range(500))
-        entries = b"".join(struct.pack(">HI", 4, 65535 + i % 2) for i in range(2700))
-        raw(s.grpc, PREFACE + frame(4, 0, 0) + opened + frame(4, 0, 0, entries) * 40, 1)
+        opened = b"".join(http2.headers(1 + 2 * i, http2.INFER) for i in range(500))
+        entries = ((http2.INITIAL_WINDOW, 65535 + i % 2) for i in range(2700))
+        raw(s.grpc, START + opened + http2.settings(*entries) * 40, 1)
 
     def announced_terabyte():
         raw(s.http, head(infer, 1 << 40), 1)
@@ -251,8 +178,8 @@ def attackers(s):
             (s.http, head(infer, 1000)), (s.http, b"POST /v2/mod"), (s.http, b""),
             (s.metrics, head("/metrics", 10)), (s.metrics, b""),
             (ui, head("/api/infer/identity", 10, "X-Nereid: 1\r\n")), (ui, b"GET /api/hist"),
-            (s.grpc, PREFACE + frame(4, 0, 0)), (s.grpc, PREFACE + b"\0\0"), (s.grpc, b""),
-            (s.grpc, PREFACE + frame(4, 0, 0) + frame(1, 0, 1, b"\x83")),
+            (s.grpc, START), (s.grpc, http2.PREFACE + b"\0\0"), (s.grpc, b""),
+            (s.grpc, START + http2.frame(http2.HEADERS, 0, 1, b"\x83")),
         ):
             with contextlib.suppress(OSError):
                 hold(address, data)
@@ -271,30 +198,37 @@ def test_F15_a_small_server_serves_while_it_is_attacked(tmp_path):
     repo = tmp_path / "models"
     write_repository(repo)
     load = [f"--load-model={m}" for m in ("identity", "div", "poison")]
-    with memory_cgroup(512 * MIB) as group, Server(
-        repo, tmp_path, "--model-control-mode=explicit", *load, command=small(group)
-    ) as s:
-        battle = Battle()
-        attacks, held = attackers(s)
-        try:
-            battle.client("http", infer_by(triton_http, s.http))
-            battle.client("grpc", infer_by(triton_grpc, s.grpc))
-            battle.client("metrics", fetch(s, "/metrics", s.metrics), 0.5)
-            battle.client("page", fetch(s, "/api/server", s.ui.removeprefix("http://")), 0.5)
-            until(lambda: all(battle.counts.values()), 60, "not every client has an answer before the attacks")
-            for attack in attacks:
-                battle.attacker(attack, 2 if attack.__name__ == "readers_that_never_read" else 0.2)
-            end = time.monotonic() + SECONDS
-            while time.monotonic() < end and not battle.faults and s.process.poll() is None:
-                battle.stop.wait(0.5)
-        finally:
-            battle.end()
-            for c in held:
-                c.close()
-        peak = int((group / "memory.max_usage_in_bytes").read_text()) // MIB
-        print(f"{battle.counts}; at most {peak} MiB")
-        assert s.process.poll() is None, f"the server ended with {s.process.poll()}:\n{s.log()[-3000:]}"
-        assert not battle.faults, (battle.faults, s.log()[-3000:])
-        began = time.monotonic()
-        assert s.stop(limit=60) == 0
-        print(f"stopped after {time.monotonic() - began:.1f} s")
+    with memory_group(512 * MIB) as group:
+        if group is None:
+            pytest.skip("needs a control group of memory")
+        with Server(repo, tmp_path, "--model-control-mode=explicit", *load, command=small(group)) as s:
+            fight(s)
+            print(f"at most {group.peak() // MIB} MiB")
+            began = time.monotonic()
+            assert s.stop(limit=60) == 0
+            print(f"stopped after {time.monotonic() - began:.1f} s")
+
+
+def fight(s):
+    """Attacks the server while others use it."""
+    work = Workers()
+    attacks, held = attackers(s)
+    try:
+        work.every(0.05, "http", infer_by(triton_http, s.http))
+        work.every(0.05, "grpc", infer_by(triton_grpc, s.grpc))
+        work.every(0.5, "metrics", fetch(s, "/metrics", s.metrics))
+        work.every(0.5, "page", fetch(s, "/api/server", s.ui.removeprefix("http://")))
+        until(lambda: all(work.counts.values()), 60, "not every client has an answer before the attacks")
+        for attack in attacks:
+            pause = 2 if attack.__name__ == "readers_that_never_read" else 0.2
+            work.every(pause, attack.__name__, lambda _, attack=attack: attack(), may_fail=True)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and not work.faults and s.process.poll() is None:
+            work.stop.wait(0.5)
+    finally:
+        work.end()
+        for c in held:
+            c.close()
+    print(work.counts)
+    assert s.process.poll() is None, f"the server ended with {s.process.poll()}:\n{s.log()[-3000:]}"
+    assert not work.faults, (work.faults, s.log()[-3000:])

@@ -21,6 +21,7 @@ import pytest
 
 import models
 from harness import REFERENCE, Server, until
+from limits import MIB, small_disk
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
 
@@ -401,17 +402,8 @@ def small_disks(tmp_path):
     """Two file systems of 96 MiB, as the data folder and as the repository."""
     if os.getuid() != 0:
         pytest.skip("only root can mount a small disk")
-    places = [tmp_path / "data", tmp_path / "models"]
-    mounted = []
-    try:
-        for place in places:
-            place.mkdir()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "none", place], check=True)
-            mounted.append(place)
-        yield places
-    finally:
-        for place in mounted:
-            subprocess.run(["umount", "-l", place], check=True)
+    with small_disk(tmp_path / "data", 96 * MIB) as data, small_disk(tmp_path / "models", 96 * MIB) as repo:
+        yield data, repo
 
 
 def fill(folder):

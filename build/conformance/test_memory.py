@@ -3,9 +3,7 @@
 import concurrent.futures
 import contextlib
 import gzip
-import itertools
 import json
-import os
 import pathlib
 import struct
 
@@ -16,47 +14,20 @@ import tritonclient.http as th
 import http2
 import models
 from harness import BINARY, REFERENCE, Server, binary_body, until
+from limits import MIB, memory_group
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="docs/deviations.csv has Triton's answers")
 
-MIB = 1 << 20
 LIMIT = 512 * MIB
-numbers = itertools.count()
-
-
-@contextlib.contextmanager
-def group(limit):
-    """A memory control group with a limit in bytes: its file of processes. None where it cannot be made."""
-    for root, name, swap in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
-                             ("/sys/fs/cgroup", "memory.max", "memory.swap.max")):
-        folder = pathlib.Path(root) / f"nereid-{os.getpid()}-{next(numbers)}"
-        try:
-            folder.mkdir()
-            (folder / name).write_text(str(limit))
-        except OSError:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-            continue
-        with contextlib.suppress(OSError):
-            (folder / swap).write_text(str(limit if "memsw" in swap else 0))
-        try:
-            yield folder / "cgroup.procs"
-        finally:
-            def empty():
-                return not (folder / "cgroup.procs").read_text()
-            until(empty, 60, f"{folder} has processes")
-            folder.rmdir()
-        return
-    yield None
 
 
 @contextlib.contextmanager
 def confined(work, limit=LIMIT):
     """A server that has so much memory, and a model that returns its bytes. It must stay alive inside the limit."""
     models.write_identity(work / "models", "bytes", "max_batch_size: 0\n", (-1,), "UINT8", batched=False)
-    with group(limit) as procs:
-        if procs:
-            command, options = ["sh", "-c", f'echo $$ > {procs} && exec {BINARY} serve "$@"', "sh"], []
+    with memory_group(limit) as group:
+        if group:
+            command, options = ["sh", "-c", f'echo $$ > {group.procs} && exec {BINARY} serve "$@"', "sh"], []
         else:  # what the server would choose by itself in the group
             command = ["env", f"GOMEMLIMIT={limit * 7 // 10}", BINARY, "serve"]
             options = [f"--request-memory-limit={limit // 4}"]

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import tritonclient.http as th
 
-from harness import Server, deviates
+from harness import Server, deviates, until
 
 # family: (type, help), in Triton's order
 FAMILIES = {
@@ -104,8 +104,6 @@ def test_E030_refused_requests_are_not_counted(server):
 def test_E030_series_exist_while_the_model_is_loaded(explicit):
     def has():
         return 'nv_inference_count{model="plain",version="1"}' in scrape(explicit)
-
-    from harness import until
 
     assert not has()
     explicit.post("/v2/repository/models/plain/load")

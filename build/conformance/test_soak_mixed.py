@@ -10,7 +10,6 @@ import queue
 import shutil
 import signal
 import statistics
-import subprocess
 import threading
 import time
 
@@ -21,7 +20,9 @@ import tritonclient.http as triton_http
 
 import models
 from harness import REFERENCE, ROOT, Server, until
+from limits import MIB, small_disk
 from test_soak import FULL, build_loadgen, console, finish, load
+from workers import Workers
 
 pytestmark = [
     pytest.mark.soak,
@@ -30,7 +31,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system, which only root may do"),
 ]
 SECONDS = 3600 if FULL else 24
-MIB = 1 << 20
 
 # The output is the process and the input plus one.
 VICTIM = """import os
@@ -48,46 +48,6 @@ class TritonPythonModel:
             out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", y)]))
         return out
 """
-
-
-@contextlib.contextmanager
-def small_disk(folder, size):
-    """Mounts a file system of that many bytes."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-class Workers:
-    """Threads that repeat a step until they are stopped. A step that raises stops its thread and is reported."""
-
-    def __init__(self):
-        self.stop = threading.Event()
-        self.faults, self.counts, self.threads = [], {}, []
-
-    def every(self, seconds, name, step):
-        """Calls step(n) with n = 0, 1, …, and waits that many seconds after each call."""
-        self.counts[name] = 0
-
-        def run():
-            try:
-                while not self.stop.is_set():
-                    step(self.counts[name])
-                    self.counts[name] += 1
-                    self.stop.wait(seconds)
-            except BaseException as e:  # an assertion too
-                self.faults.append(f"{name}: {e!r}")
-
-        self.threads.append(threading.Thread(target=run, name=name))
-        self.threads[-1].start()
-
-    def end(self):
-        self.stop.set()
-        for t in self.threads:
-            t.join()
 
 
 def write_repository(repo):
