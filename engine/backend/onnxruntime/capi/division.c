@@ -39,8 +39,9 @@ static size_t operand_size(const unsigned char *p) {
   return n + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
 }
 
-// step_over gives a division that trapped the result of arm64: the smallest number divided by -1 is itself. Any other
-// is a division by 0, whose result is 0. The remainder is 0. It returns 0 if the instruction is not a division.
+// step_over gives a division that trapped a result. A signed one of the smallest number gives that number: by -1, as on
+// arm64, and by 0 too, because the divisor is not read. Any other is a division by 0, whose quotient is 0. The remainder
+// is always 0. It returns 0 if the instruction is not a division.
 static int step_over(greg_t *g) {
   const unsigned char *p = (const unsigned char *)g[REG_RIP];
   int narrow = 0, wide = 0;
