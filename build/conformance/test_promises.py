@@ -9,6 +9,7 @@ import re
 import resource
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import threading
@@ -24,7 +25,7 @@ import models
 from harness import BINARY, REFERENCE, Server, free_port, until
 from test_metrics import samples, scrape
 from test_options import address, refused
-from test_reliability import one, processes, python_model
+from test_reliability import ECHO, one, processes, python_model
 from test_soak import FULL
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="promises of the server under test")
@@ -367,3 +368,33 @@ def test_F14_few_descriptors_little_memory_one_core(tmp_path):
         until(lambda: s.get("/v2/health/ready").status == 200, 60, "it does not recover", s.log)
         body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [1] * 16}]}
         assert s.post("/v2/models/m/infer", body).json["outputs"][0]["data"] == [1] * 16
+
+
+def begins(db, how):
+    """Whether a transaction can begin."""
+    try:
+        db.execute("BEGIN " + how)
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.bounds
+def test_F4_requests_do_not_wait_for_the_history(tmp_path):
+    """For some seconds nothing can be written to the database, as while it is shortened. Requests are answered."""
+    python_model(tmp_path / "models", "m", ECHO)
+    with Server(tmp_path / "models", tmp_path) as s:
+        history, other = [sqlite3.connect(tmp_path / "data/nereid.db", 0, isolation_level=None) for _ in range(2)]
+        until(lambda: begins(history, "EXCLUSIVE"), 60, "the database is always in use")
+        assert not begins(other, "IMMEDIATE")
+        end, longest, n = time.monotonic() + 3, 0.0, 0  # the server writes each second
+        while time.monotonic() < end or n < 50:
+            for module, at in (th, s.http), (tg, s.grpc):
+                begin = time.monotonic()
+                assert infer(module, at, "m", n) == n
+                longest = max(longest, time.monotonic() - begin)
+            n += 1
+        history.close()
+        other.close()
+    print(f"{2 * n} requests, at most {longest * 1000:.1f} ms each")
+    assert not FULL or longest < 1  # a write waits five seconds before it gives up
