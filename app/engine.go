@@ -14,6 +14,7 @@ import (
 	"nereid/app/console/models"
 	"nereid/app/history"
 	"nereid/engine"
+	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
 	"nereid/engine/status"
@@ -141,6 +142,9 @@ func (s *server) events() engine.EventListener {
 			Kind: history.Evict, Model: model, Version: version, Text: "left memory; its next request loads it",
 		})
 	}
+	l.Process = func(model string, version int64, p backend.ProcessEvent) {
+		s.recorder.Event(processEvent(model, version, p))
+	}
 	l.VersionsChosen = func(model string, before, after []int64) {
 		s.keepRevision(configs.VersionsRevision(model, before, after))
 	}
@@ -157,6 +161,19 @@ func (s *server) events() engine.EventListener {
 		}
 	}
 	return l
+}
+
+// processEvent is the row of the history about a process of a model.
+func processEvent(model string, version int64, p backend.ProcessEvent) history.Event {
+	e := history.Event{Kind: history.ProcessRestarted, Model: model, Version: version,
+		Text: "the process of " + p.Instance + " runs again"}
+	if p.Err != nil {
+		e.Kind, e.Text = history.ProcessEnded, "the process of "+p.Instance+" ended: "+status.Reason(p.Err)
+		if !p.Again {
+			e.Text += "; it is not started again"
+		}
+	}
+	return e
 }
 
 // keepRevision stores a change of a model that the engine has made. The change cannot be undone here, so an error is

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,9 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 		if err != nil || json.Unmarshal(b, &kept) != nil || len(kept.Points) != 2 {
 			t.Errorf("kept %s, %v", b, err)
 		}
+		if e := waitForEvent(t, r, api.EventLoadTest, "good", "done after 2 of 2 levels"); e.DurationMs <= 0 {
+			t.Errorf("the event of the load test: %+v", e)
+		}
 	})
 	t.Run("one at a time, until it is stopped", func(t *testing.T) {
 		get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 64, Step: 1,
@@ -133,6 +137,24 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 	}
 	if b, err := r.Store.Setting(t.Context(), "load-test/many"); err == nil {
 		t.Errorf("a refused load test is kept: %s", b)
+	}
+}
+
+// waitForEvent waits until the history has an event of this kind with this text.
+func waitForEvent(t *testing.T, r *rig, kind api.EventKind, model, text string) api.Event {
+	t.Helper()
+	for {
+		got := get[api.Events](r, 200, "GET", "/api/history/events?kind="+string(kind), nil)
+		for _, e := range got.Events {
+			if e.Model == model && strings.Contains(e.Text, text) {
+				return e
+			}
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("no event %s with %q in %+v", kind, text, got.Events)
+		case <-time.After(20 * time.Millisecond): // asks as the page does
+		}
 	}
 }
 

@@ -150,6 +150,7 @@ func TestTuning(t *testing.T) {
 			got.EndedMs < got.StartedMs || got.Now != nil {
 			t.Errorf("result %+v", got)
 		}
+		waitForEvent(t, r, api.EventTuning, "ready", "tuning: done after 2 measurements")
 		get[api.Error](r, http.StatusConflict, "POST", one+"/stop", nil)
 		get[api.Error](r, 404, "GET", "/api/models/other/tunings/"+fmt.Sprint(started.ID), nil)
 		applied := get[api.AppliedTuning](r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})

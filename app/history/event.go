@@ -9,23 +9,28 @@ import (
 
 // The kinds of events. The console's interface has the same words.
 const (
-	ServerStart     = "server_start"
-	ServerStop      = "server_stop"
-	Load            = "load"
-	LoadFailed      = "load_failed"
-	Reload          = "reload"
-	ReloadFailed    = "reload_failed" // the version before still serves
-	Unload          = "unload"
-	Evict           = "evict" // unloaded from memory; the next request loads it
-	Import          = "import"
-	ImportFailed    = "import_failed"
-	ConfigSaved     = "config_saved"
-	ConfigRestored  = "config_restored"
-	ModelDeleted    = "model_deleted"
-	ModelRestored   = "model_restored"
-	RepositoryError = "repository_error"
-	ClientError     = "client_error"
-	HistoryDropped  = "history_dropped"
+	ServerStart  = "server_start"
+	ServerStop   = "server_stop"
+	Load         = "load"
+	LoadFailed   = "load_failed"
+	Reload       = "reload"
+	ReloadFailed = "reload_failed" // the version before still serves
+	Unload       = "unload"
+	Evict        = "evict" // unloaded from memory; the next request loads it
+	// ProcessEnded: a process of a model ended without being asked to.
+	ProcessEnded     = "process_ended"
+	ProcessRestarted = "process_restarted"
+	LoadTest         = "load_test" // it has ended
+	Tuning           = "tuning"    // it has ended
+	Import           = "import"
+	ImportFailed     = "import_failed"
+	ConfigSaved      = "config_saved"
+	ConfigRestored   = "config_restored"
+	ModelDeleted     = "model_deleted"
+	ModelRestored    = "model_restored"
+	RepositoryError  = "repository_error"
+	ClientError      = "client_error"
+	HistoryDropped   = "history_dropped"
 )
 
 // Event is a single occurrence.

@@ -34,7 +34,25 @@ type Spec struct {
 	ModelFolder   string
 	VersionFolder string
 	Host          Host
-	Log           *slog.Logger
+	// Process is called by any goroutine when a process of the model ends or runs again. It must not block. nil: nobody
+	// is notified.
+	Process func(ProcessEvent)
+	Log     *slog.Logger
+}
+
+// ProcessEvent says that the process of an instance has ended without being asked to, or that another one runs.
+type ProcessEvent struct {
+	Instance string
+	Err      error // why it ended; nil: another one runs
+	Again    bool  // it is started again
+}
+
+// Notify returns a function that passes the events of an instance's process on to Process.
+func (s *Spec) Notify(instance string) func(why error, again bool) {
+	if s.Process == nil {
+		return nil
+	}
+	return func(why error, again bool) { s.Process(ProcessEvent{Instance: instance, Err: why, Again: again}) }
 }
 
 // Model is one loaded version.

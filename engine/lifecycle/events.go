@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"slices"
 	"time"
+
+	"nereid/engine/backend"
 )
 
 // Events are functions that are called at changes; nil ones are skipped. They are called from the goroutine that makes
@@ -25,6 +27,8 @@ type Events struct {
 	Replaced func(model string, version int64)
 	// Evicted: a version's memory is released; its next request loads it again.
 	Evicted func(model string, version int64)
+	// Process: a process of a version has ended without being asked to, or runs again. Called by any goroutine.
+	Process func(model string, version int64, e backend.ProcessEvent)
 	// VersionsChosen: a version was loaded or unloaded alone; before and after are the versions in service, ascending.
 	VersionsChosen func(model string, before, after []int64)
 	// Overridden: a load request brought a configuration, JSON, in the place of before, the text of the file or the
@@ -83,6 +87,16 @@ func (e *Events) replaced(model string, version int64) {
 		e.Replaced(model, version)
 	}
 	e.changed()
+}
+
+// ofProcesses returns what a version calls with the events of its processes.
+func (e *Events) ofProcesses(model string, version int64) func(backend.ProcessEvent) {
+	return func(p backend.ProcessEvent) {
+		if e.Process != nil {
+			e.Process(model, version, p)
+		}
+		e.changed()
+	}
 }
 
 func (e *Events) versionsChosen(model string, before, after []int64) {

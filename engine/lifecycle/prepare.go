@@ -216,7 +216,7 @@ func (l *loader) load(ctx context.Context, p *plan, n int64, noteUse bool) (*mod
 			VersionFolder: versionFolder(p.src, n),
 			Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
 			Stats: l.stats.Version(p.src.Key, n),
-			Log:   l.o.Log,
+			Log:   l.o.Log, Process: l.o.Events.ofProcesses(p.src.Key, n),
 			Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
 			GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: noteUse,
 		})

@@ -49,7 +49,9 @@ type Spec struct {
 	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory above which nothing is loaded onto them.
 	GPULimits map[int]float64
-	Log       *slog.Logger
+	// Process is backend.Spec.Process.
+	Process func(backend.ProcessEvent)
+	Log     *slog.Logger
 	// NoteUse: the time of each request is noted for Model.LastUse.
 	NoteUse bool
 }
@@ -194,7 +196,7 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	defer func() { end(err == nil) }()
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
-		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
+		VersionFolder: s.VersionFolder, Host: s.Host, Process: s.Process, Log: s.Log,
 	})
 	if err != nil {
 		return err

@@ -67,7 +67,10 @@ type Supervision struct {
 	Suspects *Suspects
 	// Explain changes the error of a failed execution for clients. nil: it stays.
 	Explain func(*Failure) error
-	Log     *slog.Logger
+	// Notify is called when the process has ended without being asked to, with the reason and whether it is started
+	// again, and with nil when another one runs. It must not block. nil: nobody is notified.
+	Notify func(why error, again bool)
+	Log    *slog.Logger
 }
 
 // Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns
@@ -97,6 +100,7 @@ func (s *Supervisor) run(ctx context.Context) {
 		for started := true; w == nil; started = false {
 			wait, again := restarts.Next(started)
 			s.down(err, wait, !again)
+			s.notify(err, again)
 			if !again || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
 				return
 			}
@@ -106,6 +110,13 @@ func (s *Supervisor) run(ctx context.Context) {
 			}
 		}
 		s.up(w)
+		s.notify(nil, false)
+	}
+}
+
+func (s *Supervisor) notify(why error, again bool) {
+	if s.o.Notify != nil {
+		s.o.Notify(why, again)
 	}
 }
 

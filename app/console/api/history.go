@@ -43,7 +43,7 @@ type Event struct {
 	Version string `json:"version"`
 	// Text in full: for failures the reason.
 	Text string `json:"text"`
-	// DurationMs of a load, reload or unload; 0 when it does not apply.
+	// DurationMs of a load, reload, unload, load test or tuning; 0 when it does not apply.
 	DurationMs float64 `json:"durationMs"`
 	// Revision of the configuration; 0 if it concerns none.
 	Revision int64 `json:"revision"`
@@ -54,23 +54,28 @@ type EventKind string
 
 // The kinds.
 const (
-	EventServerStart     EventKind = "server_start"
-	EventServerStop      EventKind = "server_stop"
-	EventLoad            EventKind = "load"
-	EventLoadFailed      EventKind = "load_failed"
-	EventReload          EventKind = "reload"
-	EventReloadFailed    EventKind = "reload_failed" // the version before still serves
-	EventUnload          EventKind = "unload"
-	EventEvict           EventKind = "evict" // unloaded from memory; its next request loads it
-	EventImport          EventKind = "import"
-	EventImportFailed    EventKind = "import_failed"
-	EventConfigSaved     EventKind = "config_saved"
-	EventConfigRestored  EventKind = "config_restored"
-	EventModelDeleted    EventKind = "model_deleted"
-	EventModelRestored   EventKind = "model_restored"
-	EventRepositoryError EventKind = "repository_error"
-	EventClientError     EventKind = "client_error"
-	EventHistoryDropped  EventKind = "history_dropped"
+	EventServerStart  EventKind = "server_start"
+	EventServerStop   EventKind = "server_stop"
+	EventLoad         EventKind = "load"
+	EventLoadFailed   EventKind = "load_failed"
+	EventReload       EventKind = "reload"
+	EventReloadFailed EventKind = "reload_failed" // the version before still serves
+	EventUnload       EventKind = "unload"
+	EventEvict        EventKind = "evict" // unloaded from memory; its next request loads it
+	// EventProcessEnded: a process of a model ended without being asked to.
+	EventProcessEnded     EventKind = "process_ended"
+	EventProcessRestarted EventKind = "process_restarted"
+	EventLoadTest         EventKind = "load_test" // it has ended
+	EventTuning           EventKind = "tuning"    // it has ended
+	EventImport           EventKind = "import"
+	EventImportFailed     EventKind = "import_failed"
+	EventConfigSaved      EventKind = "config_saved"
+	EventConfigRestored   EventKind = "config_restored"
+	EventModelDeleted     EventKind = "model_deleted"
+	EventModelRestored    EventKind = "model_restored"
+	EventRepositoryError  EventKind = "repository_error"
+	EventClientError      EventKind = "client_error"
+	EventHistoryDropped   EventKind = "history_dropped"
 )
 
 // Events answers GET /api/history/events, newest first.

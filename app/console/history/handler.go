@@ -190,7 +190,8 @@ func apiEvent(e store.Event) api.Event {
 		out.Version = strconv.FormatInt(e.Version, 10)
 	}
 	switch e.Kind {
-	case record.LoadFailed, record.ReloadFailed, record.ImportFailed, record.RepositoryError:
+	case record.LoadFailed, record.ReloadFailed, record.ImportFailed, record.RepositoryError,
+		record.ProcessEnded:
 		out.Severity = api.SeverityError
 	case record.ClientError, record.HistoryDropped:
 		out.Severity = api.SeverityWarning

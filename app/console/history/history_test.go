@@ -20,6 +20,8 @@ func TestEventKindsAreTheSame(t *testing.T) {
 		record.ConfigSaved:  api.EventConfigSaved, record.ConfigRestored: api.EventConfigRestored,
 		record.ModelDeleted:  api.EventModelDeleted,
 		record.ModelRestored: api.EventModelRestored, record.RepositoryError: api.EventRepositoryError,
+		record.ProcessEnded: api.EventProcessEnded, record.ProcessRestarted: api.EventProcessRestarted,
+		record.LoadTest: api.EventLoadTest, record.Tuning: api.EventTuning,
 		record.ClientError: api.EventClientError, record.HistoryDropped: api.EventHistoryDropped,
 	} {
 		if string(want) != kind {

@@ -3,6 +3,7 @@ package tuning
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"nereid/app/console/inference"
 	"nereid/app/console/rest"
 	"nereid/app/console/tasks"
+	"nereid/app/history"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
 	"nereid/engine/repo"
@@ -29,6 +31,7 @@ type Handler struct {
 	Writer    *configs.Writer
 	Store     *store.Store
 	Tasks     *tasks.Group
+	Recorder  *history.Recorder
 	Log       *slog.Logger
 
 	slot slot
@@ -189,6 +192,17 @@ func (h *Handler) run(ctx context.Context, m Model, running *record, req *api.St
 	}
 	h.Log.Info("a tuning has ended", "model", m.Name, "state", u.State, "measured", u.Measured, "reason", u.Reason)
 	h.keep(ctx, &t)
+	text := fmt.Sprintf("tuning: %s after %d measurements", u.State, u.Measured)
+	h.note(history.Tuning, u.Model, text, u.Reason, u.EndedMs-u.StartedMs)
+}
+
+// note records the end of a load test or tuning in the history.
+func (h *Handler) note(kind, model, text, reason string, tookMs int64) {
+	if reason != "" {
+		text += ": " + reason
+	}
+	h.Recorder.Event(history.Event{Kind: kind, Model: model, Text: text,
+		Detail: history.Took(time.Duration(tookMs) * time.Millisecond)})
 }
 
 // keep stores a tuning as it is now. It logs an error.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
+	"nereid/app/history"
 	"nereid/app/perf"
 	"nereid/engine/client"
 	"nereid/store"
@@ -160,6 +162,8 @@ func (h *Handler) runLoadTest(ctx context.Context, model string, t *api.LoadTest
 	case err != nil:
 		result.State, result.Reason = api.LoadTestFailed, err.Error()
 	}
+	text := fmt.Sprintf("load test: %s after %d of %d levels", result.State, len(result.Points), len(result.Levels))
+	h.note(history.LoadTest, model, text, result.Reason, result.EndedMs-result.StartedMs)
 	b, err := json.Marshal(result)
 	if err == nil {
 		err = h.Store.SetSetting(context.WithoutCancel(ctx), loadTestKey(model), b)

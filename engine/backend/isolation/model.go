@@ -207,6 +207,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	}
 	x := &instance{Supervisor: worker.Supervise(worker.Supervision{
 		Name: p.Name, Grace: finalizeTimeout, Suspects: m.Suspects, Log: m.log,
+		Notify: m.spec.Notify(p.Name),
 	}, first, start), m: m}
 	m.Add(x.Supervisor)
 	return x, nil

@@ -98,6 +98,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	}
 	k := worker.Supervise(worker.Supervision{
 		Name: p.Name, Grace: m.b.settings.grace, Suspects: m.Suspects, Log: m.log,
+		Notify: m.spec.Notify(p.Name),
 		Explain: func(f *worker.Failure) error { // of an exception: with Triton's text
 			return status.Errorf(status.CodeOf(f), "Failed to process the request(s) for model '%s', message: %w",
 				p.Name, f.Err)

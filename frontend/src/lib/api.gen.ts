@@ -358,14 +358,14 @@ export interface Event {
   version: string;
   /** Text in full: for failures the reason. */
   text: string;
-  /** DurationMs of a load, reload or unload; 0 when it does not apply. */
+  /** DurationMs of a load, reload, unload, load test or tuning; 0 when it does not apply. */
   durationMs: number;
   /** Revision of the configuration; 0 if it concerns none. */
   revision: number;
 }
 
 /** EventKind says what happened. */
-export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped";
+export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "process_ended" | "process_restarted" | "load_test" | "tuning" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped";
 
 /** Events answers GET /api/history/events, newest first. */
 export interface Events {
@@ -382,7 +382,10 @@ export interface ModelsEvent {
   removed: string[];
 }
 
-/** SamplesEvent is the stream's topic samples: one second of every loaded model version. */
+/**
+ * SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those that were idle, with no
+ * request and no numbers, are left out.
+ */
 export interface SamplesEvent {
   /** TMs is the start of the second. */
   tMs: number;
