@@ -2,7 +2,7 @@
 // that cannot be built, frameworks that are missing.
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, root, shot } from "./lib.mjs";
+import { api, axe, eventually, patience, root, shot } from "./lib.mjs";
 
 const python = (body) => `import os
 import triton_python_backend_utils as pb_utils
@@ -105,6 +105,31 @@ export async function runtime({ base, page, report }) {
     await axe(page, report, "processes");
     const after = await eventually(async () => (await row.locator("td").nth(3).innerText()).split("\n")[0], (pid) => /^\d+$/.test(pid) && pid !== before);
     report.check(/^\d+$/.test(after) && after !== before, `another process runs: ${after} after ${before}`);
+  });
+
+  await report.step("a model that fails every third request shows it on every page that is opened", async () => {
+    make("e2e_flaky", { "config.pbtxt": config, "1/model.py": python("            self.n = getattr(self, 'n', 0) + 1\n            if self.n % 3 == 0: raise RuntimeError('the third')") });
+    await until("e2e_flaky", (m) => m.state === "READY");
+    const body = JSON.stringify({ inputs: [{ name: "X", shape: [1], datatype: "FP32", data: [1] }] });
+    let failed = 0;
+    for (let i = 0; i < 30; i++) await api(base, "POST", "/api/infer/e2e_flaky", body, { "Content-Type": "application/json" }).catch(() => failed++);
+    report.check(failed === 10, `${failed} of 30 requests fail`);
+    await until("e2e_flaky", (m) => m.versions[0].lastMinute.failures === 10); // within a second
+    const fresh = await page.context().browser().newPage(); // a browser that has seen nothing yet
+    fresh.setDefaultTimeout(patience);
+    const start = Date.now();
+    await fresh.goto(`${base}/#/models`);
+    await fresh.locator("tr", { hasText: "e2e_flaky" }).getByText("10 (33 %)").waitFor();
+    console.log(`     33 % are shown after ${Date.now() - start} ms`);
+    await fresh.goto(`${base}/#/models/e2e_flaky`);
+    await fresh.getByText("10 (33 %)").waitFor();
+    await fresh.goto(`${base}/#/history`);
+    await fresh.getByRole("img", { name: "Failures per second" }).waitFor();
+    await shot(fresh, "19-failures-history");
+    await fresh.close();
+    await page.goto(`${base}/#/models`);
+    await page.locator("tr", { hasText: "e2e_flaky" }).getByText("10 (33 %)").waitFor();
+    await shot(page, "19-failures");
   });
 
   await report.step("an environment that cannot be built shows what the installer said", async () => {

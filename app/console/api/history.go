@@ -93,8 +93,8 @@ type ModelsEvent struct {
 	Removed List[string] `json:"removed"`
 }
 
-// SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those that were idle, with no
-// request and no numbers, are left out.
+// SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those without a request in the
+// last minute are left out.
 type SamplesEvent struct {
 	// TMs is the start of the second.
 	TMs     int64        `json:"tMs"`
@@ -113,4 +113,7 @@ type Sample struct {
 	QueueUs   *float64 `json:"queueUs"`
 	ComputeUs *float64 `json:"computeUs"`
 	BatchMean *float64 `json:"batchMean"`
+	// MinuteP50Us and MinuteP99Us are of the 60 seconds that end with this second.
+	MinuteP50Us *float64 `json:"minuteP50Us"`
+	MinuteP99Us *float64 `json:"minuteP99Us"`
 }

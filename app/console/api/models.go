@@ -88,6 +88,8 @@ type Recent struct {
 	P99Us *float64 `json:"p99Us"`
 	// Spark is requests for each of the last 60 seconds, oldest first.
 	Spark List[float64] `json:"spark"`
+	// FailureSpark is the failures among Spark; empty if nothing failed.
+	FailureSpark List[float64] `json:"failureSpark"`
 }
 
 // ModelDetail answers GET /api/models/{name}.

@@ -35,22 +35,28 @@ func (h *Handler) publishSecond(s record.Second) {
 	if len(s.Samples) == 0 || !h.Streams.Wanted("samples") {
 		return
 	}
-	// Versions that were idle are left out: with many models they would be nearly all of the stream.
+	h.Streams.Publish("samples", samplesEvent(s, h.Recorder.Recent))
+}
+
+// samplesEvent returns a second for the stream. recent is Recorder.Recent.
+func samplesEvent(s record.Second, recent func(model string, version int64) ([]store.Sample, int64)) api.SamplesEvent {
 	out := api.SamplesEvent{TMs: s.StartUS / 1000}
 	for i := range s.Samples {
 		p := &s.Samples[i]
+		minute, _ := recent(p.Model, p.Version)
+		if len(minute) == 0 {
+			continue // with many idle models they would be nearly all of the stream
+		}
 		v := derive(p)
-		idle := api.Sample{Model: p.Model, Version: strconv.FormatInt(p.Version, 10)}
-		sample := api.Sample{
-			Model: idle.Model, Version: idle.Version,
+		p50, p99 := latencies(minute)
+		out.Samples = append(out.Samples, api.Sample{
+			Model: p.Model, Version: strconv.FormatInt(p.Version, 10),
 			Requests: float64(p.Requests), Failures: float64(p.Failures.Total()),
 			P50Us: v.p50, P95Us: v.p95, P99Us: v.p99, QueueUs: v.queue, ComputeUs: v.compute, BatchMean: v.batch,
-		}
-		if sample != idle {
-			out.Samples = append(out.Samples, sample)
-		}
+			MinuteP50Us: p50, MinuteP99Us: p99,
+		})
 	}
-	h.Streams.Publish("samples", out)
+	return out
 }
 
 const autoPoints = 600 // of a series whose step the server chooses

@@ -53,3 +53,42 @@ func TestEventOfTheStoreIsShown(t *testing.T) {
 		t.Errorf("apiEvent = %+v, want %+v", e, want)
 	}
 }
+
+// minute is the last minute of a version: at second 10 two requests of which one failed, at 59 a slow one.
+func minute() []store.Sample {
+	at := func(second int64, d time.Duration, failed int64) store.Sample {
+		var h store.Histogram
+		h.Record(d)
+		blob, _ := h.MarshalBinary()
+		return store.Sample{Model: "m", Version: 1, StartUS: second * 1e6, Requests: 1 + failed, Successes: 1,
+			Failures: store.Failures{Backend: failed}, Latency: blob}
+	}
+	return []store.Sample{at(10, time.Millisecond, 1), at(11, time.Millisecond, 0), at(59, 10*time.Second, 0)}
+}
+
+func TestRecentHasFailuresOfEachSecond(t *testing.T) {
+	r := recentOf(minute(), 60e6)
+	if r.Requests != 4 || r.Failures != 1 || len(r.FailureSpark) != 60 || r.FailureSpark[10] != 1 || r.Spark[10] != 2 {
+		t.Errorf("recent = %+v", r)
+	}
+	if r := recentOf(minute()[1:], 60e6); len(r.FailureSpark) != 0 {
+		t.Errorf("without failures the list is empty, not %v", r.FailureSpark)
+	}
+}
+
+func TestSamplesHaveLatenciesOfTheLastMinute(t *testing.T) {
+	idle := record.Second{StartUS: 60e6, Samples: []store.Sample{{Model: "idle", Version: 1}, {Model: "m", Version: 1}}}
+	e := samplesEvent(idle, func(model string, _ int64) ([]store.Sample, int64) {
+		if model == "idle" {
+			return nil, 61e6
+		}
+		return minute(), 61e6
+	})
+	if len(e.Samples) != 1 || e.Samples[0].Model != "m" {
+		t.Fatalf("samples = %+v, want only the version with requests in the last minute", e.Samples)
+	}
+	if s := e.Samples[0]; s.P50Us != nil || s.MinuteP50Us == nil || *s.MinuteP50Us > 2000 ||
+		s.MinuteP99Us == nil || *s.MinuteP99Us < 5e6 {
+		t.Errorf("sample = %+v, want no latency of the second, and p50 and p99 of the minute", s)
+	}
+}

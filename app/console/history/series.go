@@ -45,21 +45,37 @@ const sparkSeconds = 60 // of a sparkline: one entry a second
 
 // Recent returns the last minute of a version.
 func (h *Handler) Recent(model string, version int64) api.Recent {
+	return recentOf(h.Recorder.Recent(model, version))
+}
+
+// recentOf summarises the seconds of a minute that ends at endUS.
+func recentOf(seconds []store.Sample, endUS int64) api.Recent {
 	r := api.Recent{Spark: make([]float64, sparkSeconds)}
-	seconds, end := h.Recorder.Recent(model, version)
-	var latency store.Histogram
+	failed := make([]float64, sparkSeconds)
 	for i := range seconds {
 		p := &seconds[i]
 		r.Requests += p.Requests
 		r.Failures += p.Failures.Total()
-		latency.Merge(p.Histogram())
-		if at := sparkSeconds - (end-p.StartUS)/1_000_000; at >= 0 && at < sparkSeconds {
+		if at := sparkSeconds - (endUS-p.StartUS)/1_000_000; at >= 0 && at < sparkSeconds {
 			r.Spark[at] += float64(p.Requests)
+			failed[at] += float64(p.Failures.Total())
 		}
 	}
+	if r.Failures > 0 {
+		r.FailureSpark = failed
+	}
 	r.QPS = float64(r.Requests) / sparkSeconds
-	r.P50Us, r.P99Us = quantile(&latency, 0.50), quantile(&latency, 0.99)
+	r.P50Us, r.P99Us = latencies(seconds)
 	return r
+}
+
+// latencies returns those of all seconds together.
+func latencies(seconds []store.Sample) (p50, p99 *float64) {
+	var all store.Histogram
+	for i := range seconds {
+		all.Merge(seconds[i].Histogram())
+	}
+	return quantile(&all, 0.50), quantile(&all, 0.99)
 }
 
 type seriesKey struct {

@@ -383,8 +383,8 @@ export interface ModelsEvent {
 }
 
 /**
- * SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those that were idle, with no
- * request and no numbers, are left out.
+ * SamplesEvent is the stream's topic samples: one second of all loaded model versions. Those without a request in the
+ * last minute are left out.
  */
 export interface SamplesEvent {
   /** TMs is the start of the second. */
@@ -404,6 +404,9 @@ export interface Sample {
   queueUs: number | null;
   computeUs: number | null;
   batchMean: number | null;
+  /** MinuteP50Us and MinuteP99Us are of the 60 seconds that end with this second. */
+  minuteP50Us: number | null;
+  minuteP99Us: number | null;
 }
 
 /**
@@ -803,6 +806,8 @@ export interface Recent {
   p99Us: number | null;
   /** Spark is requests for each of the last 60 seconds, oldest first. */
   spark: number[];
+  /** FailureSpark is the failures among Spark; empty if nothing failed. */
+  failureSpark: number[];
 }
 
 /** ModelDetail answers GET /api/models/{name}. */

@@ -45,8 +45,12 @@ export function bytes(v: number): string {
   return `${digits(v)} ${units[i]}`;
 }
 
-/** A share as a percentage without decimals. */
-export const percent = (v: number) => `${Math.round(v * 100)} %`;
+/** A share as a percentage without decimals. A share that is not 0 or 1 does not look like one. */
+export function percent(v: number): string {
+  if (v > 0 && v < 0.01) return "< 1 %";
+  if (v > 0.99 && v < 1) return "> 99 %";
+  return `${Math.round(v * 100)} %`;
+}
 
 /** A rate: "0/s", "12.5/s", "43,100/s". */
 export function rate(v: number | null | undefined): string {

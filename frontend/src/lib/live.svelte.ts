@@ -13,6 +13,7 @@ const maxImports = 20;
 /** A second without requests. */
 const idle: Pick<api.Sample, Column> = {
   requests: 0, failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null,
+  minuteP50Us: null, minuteP99Us: null,
 };
 
 /** The key of a model version in Live.rings. */
@@ -101,11 +102,15 @@ class Live {
   /** Fills a new ring with the requests of the minute before atMs, so that a new page shows data. */
   private seed(model: string, v: api.Version, atMs: number): void {
     const key = versionKey(model, v.version);
-    const counts = v.lastMinute.spark;
+    const { spark: counts, failureSpark, p50Us, p99Us } = v.lastMinute;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
     const end = Math.floor(atMs / 1000) * 1000; // the times of samples are whole seconds
-    counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...idle, requests }));
+    const minute = { minuteP50Us: p50Us, minuteP99Us: p99Us };
+    counts.forEach((requests, i) => {
+      const s = { ...idle, ...(i === counts.length - 1 ? minute : {}), requests, failures: failureSpark[i] ?? 0 };
+      ring.push(end - (counts.length - i) * 1000, s);
+    });
     this.rings.set(key, ring);
   }
 

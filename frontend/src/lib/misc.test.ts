@@ -6,7 +6,8 @@ import { fill } from "./i18n/index.svelte";
 import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
 import { entry } from "./entry.svelte";
-import { merge } from "./feed";
+import * as feed from "./feed";
+import { merge, type FeedMessage } from "./feed";
 import { live } from "./live.svelte";
 import { search } from "./palette.svelte";
 import { summary } from "./recent";
@@ -50,7 +51,7 @@ describe("models events", () => {
 });
 
 describe("summary", () => {
-  const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2] };
+  const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2], failureSpark: [0, 1] };
   const version = (v: string) => ({ version: v, state: "READY" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, lastMinute: recent });
   it("takes the server's figures without samples", () => {
     const s = summary(model("m", [version("1"), version("2")]), () => undefined, 0);
@@ -58,11 +59,28 @@ describe("summary", () => {
   });
   it("prefers live samples, and the latency of the busiest version", () => {
     const ring = new SampleRing(60);
-    for (let i = 1; i <= 10; i++) ring.push(i * 1000, { requests: 50, failures: 1, p50Us: 7, p95Us: 8, p99Us: 9, queueUs: 0, computeUs: 0, batchMean: 1 });
+    for (let i = 1; i <= 10; i++) ring.push(i * 1000, { requests: 50, failures: 1, p50Us: 7, p95Us: 8, p99Us: 9, queueUs: 0, computeUs: 0, batchMean: 1, minuteP50Us: i, minuteP99Us: 10 * i });
     const s = summary(model("m", [version("1"), version("2")]), (v) => (v.version === "2" ? ring : undefined), 10_000);
-    expect(s.p50Us).toBe(7);
+    expect([s.p50Us, s.p99Us]).toEqual([10, 100]); // of the minute that ends with the newest second, not of that second
     expect(s.qps).toBe(4 + 50);
     expect(s.failures).toBe(2 + 10);
+    expect(summary(model("m", [version("2")]), () => ring, 10_000).failed).toBe(0.02);
+  });
+  it("counts the failures from before the page was opened", () => {
+    let receive: (m: FeedMessage[]) => void = () => undefined;
+    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), () => undefined));
+    live.start();
+    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
+    const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
+    send("models", { full: true, models: [model("flaky", [v])], removed: [] });
+    const now = () => summary(live.model("flaky")!, (x) => live.ring("flaky", x.version), live.nowMs || 59_000);
+    expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([3, 1 / 3, 100, 900]);
+    send("samples", { tMs: 60_000, samples: [{ model: "flaky", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
+    expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([4, 1 / 3, 90, 800]);
+    send("samples", { tMs: 61_000, samples: [] });
+    expect(now().p50Us).toBeNull(); // no request in the last minute, says the server
+    live.stop();
+    joined.mockRestore();
   });
 });
 

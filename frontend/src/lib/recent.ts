@@ -9,13 +9,15 @@ export interface Summary {
   p50Us: number | null;
   p99Us: number | null;
   failures: number;
+  /** The share of requests that failed; 0 without requests. */
+  failed: number;
 }
 
 const seconds = 60;
 
 /** Summarises all versions of a model: rates add up; the latencies are those of the version with most requests. */
 export function summary(m: Model, ringOf: (v: Version) => SampleRing | undefined, nowMs: number): Summary {
-  const out: Summary = { qps: 0, spark: new Array<number>(seconds).fill(0), p50Us: null, p99Us: null, failures: 0 };
+  const out: Summary = { qps: 0, spark: new Array<number>(seconds).fill(0), p50Us: null, p99Us: null, failures: 0, failed: 0 };
   let most = -1;
   for (const v of m.versions) {
     const s = version(v, ringOf(v), nowMs);
@@ -28,22 +30,23 @@ export function summary(m: Model, ringOf: (v: Version) => SampleRing | undefined
     out.p50Us = s.p50Us;
     out.p99Us = s.p99Us;
   }
+  out.failed = out.failures / Math.max(1, out.spark.reduce((a, b) => a + b, 0));
   return out;
 }
 
-function version(v: Version, ring: SampleRing | undefined, nowMs: number): Summary {
+function version(v: Version, ring: SampleRing | undefined, nowMs: number): Omit<Summary, "failed"> {
   const r = v.lastMinute;
   if (!ring || ring.length === 0) {
     const spark = [...new Array<number>(Math.max(0, seconds - r.spark.length)).fill(0), ...r.spark.slice(-seconds)];
     return { qps: r.qps, spark, p50Us: r.p50Us, p99Us: r.p99Us, failures: r.failures };
   }
-  const from = nowMs - seconds * 1000;
   const spark = ring.spark(nowMs, seconds);
-  let failures = 0;
-  ring.each(from, (_, get) => (failures += get("failures") ?? 0));
-  const recent = spark.slice(-5).reduce((a, b) => a + b, 0) / 5;
-  // Use the figures of the server while the ring has only counts from before the page was opened.
-  const busy = spark.some((x) => x > 0);
-  const latest = (c: "p50Us" | "p99Us") => ring.latest(c, from) ?? (busy ? r[c] : null);
-  return { qps: recent, spark, p50Us: latest("p50Us"), p99Us: latest("p99Us"), failures };
+  const from = nowMs - seconds * 1000;
+  return {
+    qps: spark.slice(-5).reduce((a, b) => a + b, 0) / 5,
+    spark,
+    p50Us: ring.newest("minuteP50Us", from),
+    p99Us: ring.newest("minuteP99Us", from),
+    failures: ring.spark(nowMs, seconds, "failures").reduce((a, b) => a + b, 0),
+  };
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SampleRing } from "./ring";
 
 const sample = (requests: number, p50Us: number | null = null) => ({
-  requests, failures: 0, p50Us, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null,
+  requests, failures: 0, p50Us, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null, minuteP50Us: p50Us, minuteP99Us: null,
 });
 const times = (r: SampleRing, after = -Infinity) => {
   const out: number[] = [];
@@ -25,7 +25,7 @@ describe("SampleRing", () => {
     r.push(2000, sample(9));
     r.push(1000, sample(9));
     expect(times(r)).toEqual([2000]);
-    expect(r.latest("requests", 0)).toBe(1);
+    expect(r.newest("requests", 0)).toBe(1);
   });
 
   it("gives null back for null, and only later samples", () => {
@@ -36,8 +36,9 @@ describe("SampleRing", () => {
     r.each(0, (_, get) => got.push(get("p50Us")));
     expect(got).toEqual([50, null]);
     expect(times(r, 1000)).toEqual([2000]);
-    expect(r.latest("p50Us", 0)).toBe(50);
-    expect(r.latest("p50Us", 1000)).toBeNull();
+    expect(r.newest("p50Us", 0)).toBeNull();
+    expect(r.newest("requests", 1999)).toBe(0);
+    expect(r.newest("requests", 2000)).toBeNull();
   });
 
   it("makes a spark with zeros where nothing was", () => {

@@ -2,7 +2,7 @@
 import type { Sample } from "./api.gen";
 
 /** The columns of a ring; null values are kept as NaN. */
-export const columns = ["requests", "failures", "p50Us", "p95Us", "p99Us", "queueUs", "computeUs", "batchMean"] as const;
+export const columns = ["requests", "failures", "p50Us", "p95Us", "p99Us", "queueUs", "computeUs", "batchMean", "minuteP50Us", "minuteP99Us"] as const;
 export type Column = (typeof columns)[number];
 
 export class SampleRing {
@@ -49,23 +49,21 @@ export class SampleRing {
     }
   }
 
-  /** Requests of each of the seconds (nowMs-seconds*1000, nowMs], oldest first; 0 where there is no sample. */
-  spark(nowMs: number, seconds: number): number[] {
+  /** A count of each of the seconds (nowMs-seconds*1000, nowMs], oldest first; 0 where there is no sample. */
+  spark(nowMs: number, seconds: number, c: "requests" | "failures" = "requests"): number[] {
     const out = new Array<number>(seconds).fill(0);
     const from = nowMs - seconds * 1000;
     this.each(from, (t, get) => {
       const i = Math.floor((t - from - 1) / 1000);
-      if (i >= 0 && i < seconds) out[i] = (out[i] ?? 0) + (get("requests") ?? 0);
+      if (i >= 0 && i < seconds) out[i] = (out[i] ?? 0) + (get(c) ?? 0);
     });
     return out;
   }
 
-  /** The newest value of a column that is not null and later than afterMs. */
-  latest(c: Column, afterMs: number): number | null {
+  /** A column of the newest second; null without one that is later than afterMs. */
+  newest(c: Column, afterMs: number): number | null {
     let v: number | null = null;
-    this.each(afterMs, (_, get) => {
-      v = get(c) ?? v;
-    });
+    if (this.newestMs() > afterMs) this.each(this.newestMs() - 1, (_, get) => (v = get(c)));
     return v;
   }
 }

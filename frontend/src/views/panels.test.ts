@@ -23,7 +23,7 @@ const machine = (m: Partial<Machine> = {}): Machine => ({
   tMs: 0, cpus: 8, cpuBusy: 0.25, memoryBytes: 16 * gib, memoryFreeBytes: 12 * gib, processBytes: gib, modelBytes: 0, gpus: [], hostPolicies: [],
   budget: { on: false, bytes: 0, idleMs: 0, pinned: 0, resident: 0, evicted: 0 }, ...m,
 });
-const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [] }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
+const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [] }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
 const model = (name: string, m: Partial<Model> = {}): Model => ({
   name, state: "READY", reason: "", versions: [version({})], backend: "onnxruntime", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
   inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: true, memoryBytes: 0, gpuBytes: 0, gpuSource: "", memorySource: "process", pinned: false, resident: true, ...m,

@@ -6,7 +6,7 @@ export type Values = (number | null)[];
 /** Times in seconds ascending, then one column per series. */
 export type Frame = [number[], ...Values[]];
 
-export type Metric = "qps" | "failures" | "p50Us" | "p95Us" | "p99Us" | "queueUs" | "computeUs" | "batchMean";
+export type Metric = "qps" | "p50Us" | "p95Us" | "p99Us" | "queueUs" | "computeUs" | "batchMean";
 
 export interface Track {
   tMs: readonly number[];
@@ -14,6 +14,12 @@ export interface Track {
 }
 
 export const track = (s: Series, m: Metric): Track => ({ tMs: s.tMs, values: s[m] });
+
+/** Failures per second. */
+export const failing = (s: Series): Track => ({
+  tMs: s.tMs,
+  values: s.failures.map((n, i) => (n === 0 ? 0 : (n / (s.requests[i] || n)) * (s.qps[i] ?? 0))),
+});
 
 /** Puts tracks on one time axis. Between samples that are further apart than stepMs, every track gets a null. */
 export function frame(tracks: readonly Track[], stepMs: number): Frame {

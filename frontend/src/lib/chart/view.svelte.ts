@@ -109,6 +109,7 @@ export function extend(s: Series, ring: SampleRing | undefined, fromMs: number):
     out.tMs.push(tMs);
     out.qps.push(get("requests") ?? 0);
     for (const c of columns) {
+      if (c === "minuteP50Us" || c === "minuteP99Us") continue; // not of this second
       if (c === "requests" || c === "failures") out[c].push(get(c) ?? 0);
       else out[c].push(get(c));
     }

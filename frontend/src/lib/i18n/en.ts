@@ -435,6 +435,7 @@ export const en = {
   "rev.outcome.undone": "undone, it did not load",
   "rev.outcome.failed": "load failed",
   "chart.qps": "Requests per second",
+  "chart.failures": "Failures per second",
   "chart.latency": "Latency of version {version}",
   "chart.p99": "Latency p99",
   "chart.split": "Time per request: waiting and computing (mean)",

@@ -437,6 +437,7 @@ export const zh: Record<keyof typeof en, string> = {
   "rev.outcome.undone": "未能加载，已撤销",
   "rev.outcome.failed": "加载失败",
   "chart.qps": "每秒请求数",
+  "chart.failures": "每秒失败数",
   "chart.latency": "版本 {version} 的延迟",
   "chart.p99": "延迟 p99",
   "chart.split": "每个请求的时间：排队与计算（平均）",
