@@ -62,7 +62,7 @@ func TestSharedMemoryControl(t *testing.T) {
 		wantStatus(t, register("a", 0, 64), codes.AlreadyExists, "shared memory region 'a' already in manager")
 		wantStatus(t, register("c", 1, 64), codes.InvalidArgument,
 			"failed to register shared memory region 'c': invalid args")
-		wantStatus(t, register("", 1, 8), codes.InvalidArgument,
+		wantStatus(t, register("", 1, 8), codes.InvalidArgument, // DV93
 			"'region name' is necessary to register system shared memory region")
 		wantStatus(t, register("c", math.MaxUint64, 2), codes.InvalidArgument,
 			"failed to register shared memory region 'c': invalid args")

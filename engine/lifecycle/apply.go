@@ -83,7 +83,7 @@ func (c *change) keep(p *plan, out *outcome) bool {
 		return false
 	}
 	switch cfg := current.Config(); {
-	case v.shared == src.Shared && proto.Equal(cfg, p.cfg):
+	case (v.shared == src.Shared || v.rest == src.Rest) && proto.Equal(cfg, p.cfg):
 		out.kept = true
 	case v.rest == src.Rest && modelconfig.OnlyInstanceCountsDiffer(cfg, p.cfg):
 		out.err = current.Resize(c.ctx, p.cfg)

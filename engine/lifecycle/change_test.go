@@ -210,6 +210,15 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 			r.pollAll()
 			r.check("followed again", "m", 1, 2, 3)
 		}},
+		{"a configuration that is only written again", func(t *testing.T, r *rig) {
+			_, before, _ := r.b.count()
+			r.write("m/config.pbtxt", "# a comment\n"+all)
+			r.load("m")
+			r.check("written again", "m", 1)
+			if _, after, _ := r.b.count(); after != before {
+				t.Errorf("%d loads for an equal configuration", after-before)
+			}
+		}},
 		{"swap files and hidden folders", func(t *testing.T, r *rig) {
 			_, before, _ := r.b.count()
 			r.write("m/.config.pbtxt.swp", "x")

@@ -55,16 +55,21 @@ func (r *Rules) Add(option, prefix string) error {
 		strings.TrimSpace(value) != value {
 		return fmt.Errorf("%q: %q and %q cannot be a header's name and value", option, key, value)
 	}
+	kind := "api"
+	if prefix != "" { // gRPC
+		kind = "protocol"
+	}
 	next := r.rules
 	var errs []error
 	for name := range strings.SplitSeq(groups, ",") {
 		g := slices.Index(groupNames[:], name)
 		switch {
 		case g <= int(Unknown):
-			errs = append(errs, fmt.Errorf("unknown restricted group %q; the groups are %s",
-				name, strings.Join(groupNames[1:], ", ")))
+			errs = append(errs, fmt.Errorf("unknown restricted %s '%s'; the groups are %s",
+				kind, name, strings.Join(groupNames[1:], ", ")))
 		case next[g].header != "":
-			errs = append(errs, fmt.Errorf("restricted group %q can not be specified in multiple config groups", name))
+			errs = append(errs, fmt.Errorf("restricted %s '%s' can not be specified in multiple config groups", kind,
+				name))
 		default:
 			next[g] = rule{prefix + key, value}
 		}
