@@ -181,3 +181,21 @@ def leave(server, name, request):
         ticks = lambda: {pid: int(open(f"/proc/{pid}/stat").read().rsplit(")")[1].split()[11]) for pid in workers(server)}
         before = ticks()
         until(lambda: any(n > before.get(pid, n) + 10 for pid, n in ticks().items()), 60, "no process computes")
+
+
+def test_D22_the_shape_of_an_empty_tensor_does_not_take_all_memory(tmp_path):
+    """A model makes a tensor of the other dimension, for which the client has sent nothing."""
+    repo = tmp_path / "models"
+    nodes = [helper.make_node("Shape", ["x"], ["n"], end=1), helper.make_node("ConstantOfShape", ["n"], ["y"])]
+    write(repo, "wide", nodes,
+          [("x", TensorProto.FLOAT, ["n", "m"])], [("y", TensorProto.FLOAT, ["k"])],
+          config="max_batch_size: 0\ninput { name: 'x' data_type: TYPE_FP32 dims: [-1, -1] }\n"
+                 "output { name: 'y' data_type: TYPE_FP32 dims: [-1] }\n")
+    top = {"outputs": [{"name": "y", "parameters": {"classification": 1}}]}
+    with Server(repo, tmp_path) as s:
+        for n in 1 << 25, 1 << 33, 1 << 62:
+            answer = s.post("/v2/models/wide/infer", top | {"inputs": [tensor("x", "FP32", [], [n, 0])]})
+            assert answer.status == 400 and "multiply to more than 16777216" in answer.error, answer.body
+        for n in 3, 1 << 20:
+            answer = s.post("/v2/models/wide/infer", top | {"inputs": [tensor("x", "FP32", [], [n, 0])]})
+            assert answer.status == 200, answer.body

@@ -208,10 +208,10 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has %d bytes for shape %s of %s",
 			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
 	}
-	if op := x.m.info.NoEmpty; count == 0 && op != "" {
-		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
-			"model's operator %s would abort the process; send at least one", p.name, x.m.spec.ModelName,
-			tensor.FormatShape(x.shape), op)
+	if count == 0 {
+		if err := x.checkEmpty(p.name); err != nil {
+			return err
+		}
 	}
 	if p.scalar {
 		x.shape = x.shape[:0] // a scalar is configured as [1]
@@ -231,6 +231,28 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 	}
 	if err := x.runner.AddInput(i, p.code, x.shape, count, data, copied); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
+	}
+	return nil
+}
+
+// maxEmpty bounds the product of the dimensions other than 0 of a tensor without elements. An operator may make as many
+// elements of its shape, for which the client has sent nothing.
+const maxEmpty = 1 << 24
+
+// checkEmpty refuses an input without elements, of the shape x.shape, that could end the process.
+func (x *instance) checkEmpty(name string) error {
+	if op := x.m.info.NoEmpty; op != "" {
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
+			"model's operator %s would abort the process; send at least one", name, x.m.spec.ModelName,
+			tensor.FormatShape(x.shape), op)
+	}
+	product := int64(1)
+	for _, d := range x.shape {
+		if product *= max(d, 1); product > maxEmpty { // before it overflows: Elements has checked it
+			return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), and its other "+
+				"dimensions multiply to more than %d; send smaller ones", name, x.m.spec.ModelName,
+				tensor.FormatShape(x.shape), maxEmpty)
+		}
 	}
 	return nil
 }
