@@ -249,8 +249,8 @@ func (x *instance) checkEmpty(name string) error {
 	product := int64(1)
 	for _, d := range x.shape {
 		if product *= max(d, 1); product > maxEmpty { // before it overflows: Elements has checked it
-			return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), and its other "+
-				"dimensions multiply to more than %d; send smaller ones", name, x.m.spec.ModelName,
+			return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), and its "+
+				"other dimensions multiply to more than %d; send smaller ones", name, x.m.spec.ModelName,
 				tensor.FormatShape(x.shape), maxEmpty)
 		}
 	}
