@@ -287,3 +287,12 @@ def test_B023_the_gui_has_a_separate_port(server):
     assert renamed.status in (403, 421)
     forged = server.request("POST", "/api/models/plain/unload", b"{}", {"Content-Type": "text/plain"}, address=address)
     assert forged.status in (400, 403, 415) and server.state("plain") == "READY"
+
+
+def test_A048_a_listed_version_that_is_missing_is_reported(tmp_path):
+    policy = "version_policy { specific { versions: [1, 5] } }\n"
+    models.write_plus_version(tmp_path / "models", versions=(1, 2), config=policy)
+    with Server(tmp_path / "models", tmp_path) as s:
+        assert s.get("/v2/models/plus_version").json["versions"] == ["1"]
+        text = "version 5 is specified for model 'plus_version', but the version directory is not present"
+        assert s.log().count(text) == 1, s.log()

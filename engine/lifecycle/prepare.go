@@ -2,8 +2,10 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"nereid/engine/backend"
@@ -83,6 +85,7 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 	if err := p.choose(c); err != nil {
 		return p, err
 	}
+	l.reportMissing(p)
 	if len(p.versions) == 0 {
 		p.versionsMissing = true
 		return p, status.Errorf(status.InvalidArg,
@@ -183,6 +186,17 @@ func (p *plan) choose(c choice) (err error) {
 	p.policy = modelconfig.ChooseVersions(p.cfg.GetVersionPolicy(), numbers)
 	p.versions, err = c.of(p.policy, numbers)
 	return err
+}
+
+// reportMissing logs the versions that the version policy lists and that have no folder, with Triton's text.
+func (l *loader) reportMissing(p *plan) {
+	numbers := p.src.Numbers()
+	for _, n := range p.cfg.GetVersionPolicy().GetSpecific().GetVersions() {
+		if !slices.Contains(numbers, n) {
+			l.o.Log.Error(fmt.Sprintf(
+				"version %d is specified for model '%s', but the version directory is not present", n, p.src.Name))
+		}
+	}
 }
 
 func (p *plan) failAll(err error) {
