@@ -128,7 +128,13 @@ func New(o Options) (*Console, error) {
 func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
-		Recent: c.history.Recent})
+		Recent: c.history.Recent, Installing: func(model string) bool {
+			if o.Environment == nil {
+				return false
+			}
+			use, ok := o.Environment(model)
+			return ok && use.State == python.EnvironmentBuilding
+		}})
 	o.Check.Catalog = c.catalog
 	c.watcher = models.NewWatcher(c.catalog, c.streams)
 	writer := &configs.Writer{Catalog: c.catalog, Engine: o.Engine, Store: o.Store, Recorder: o.Recorder, Log: o.Log}

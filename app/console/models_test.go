@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"nereid/app/console"
 	"nereid/app/console/api"
 	"nereid/app/console/models"
 	"nereid/engine"
+	"nereid/engine/backend/python"
 )
 
 func TestWarmupOfASequenceModel(t *testing.T) {
@@ -168,5 +170,34 @@ func TestNamespaces_A076(t *testing.T) {
 	}
 	if code, _ := r.Call("GET", "/api/models/"+url.PathEscape("/etc/m"), nil); code != 400 {
 		t.Errorf("another folder as namespace = %d, want 400", code)
+	}
+}
+
+func TestConditionsOfModels(t *testing.T) {
+	var installing atomic.Bool
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
+		o.Environment = func(model string) (python.EnvironmentUse, bool) {
+			return python.EnvironmentUse{State: python.EnvironmentBuilding}, model == "ready" && installing.Load()
+		}
+	})
+	condition := func() (model, version api.Condition) {
+		m := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+		return m.Condition, m.Versions[0].Condition
+	}
+	if m, v := condition(); m != api.ConditionNone || v != api.ConditionNone {
+		t.Errorf("in service: %q, %q", m, v)
+	}
+	installing.Store(true) // for a reload: the version in service stays
+	if m, v := condition(); m != api.ConditionInstalling || v != api.ConditionNone {
+		t.Errorf("in service, while packages are installed: %q, %q", m, v)
+	}
+	installing.Store(false)
+	get[api.LoadResult](r, 200, "POST", "/api/models/ready/unload", nil)
+	if m, v := condition(); m != api.ConditionNone || v != api.ConditionUnloaded {
+		t.Errorf("unloaded: %q, %q", m, v)
+	}
+	installing.Store(true)
+	if m, v := condition(); m != api.ConditionInstalling || v != api.ConditionInstalling {
+		t.Errorf("unloaded, while packages are installed: %q, %q", m, v)
 	}
 }

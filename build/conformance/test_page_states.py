@@ -41,3 +41,12 @@ def test_crashes_and_restarts_of_processes_are_events(tmp_path):
         assert (ended["kind"], ended["severity"], ended["model"]) == ("process_ended", "error", "crashes")
         assert "crashes_0" in ended["text"] and "status 3" in ended["text"]
         assert (again["kind"], again["severity"], again["version"]) == ("process_restarted", "info", "1")
+
+
+def test_a_model_that_does_not_fit_the_budget_says_so(tmp_path):
+    write(tmp_path / "models", "large", config="instance_group { count: 1 }\n")  # its process takes some 30 MB
+    with Server(tmp_path / "models", tmp_path, "--model-memory-budget=1000000", wait="live") as server:
+        until(lambda: infer(server, "large", 1).status != 200, 60, "the model fits", server.log)
+        until(lambda: ask(server, "GET", "/api/models/large")["versions"][0]["condition"] == "over_budget", 60,
+              "the page does not say that it does not fit", server.log)
+        assert "does not fit into memory" in ask(server, "GET", "/api/models/large")["reason"]

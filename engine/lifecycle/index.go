@@ -28,8 +28,10 @@ type ModelStatus struct {
 	Waits      error
 	Overridden bool
 	// Memory is what the loaded versions take, as measured last; 0 if nothing is loaded or ever was measured.
-	Memory   model.Memory
-	Pinned   bool // never evicted
+	Memory model.Memory
+	Pinned bool // never evicted
+	// Short says why the last load did not fit into the memory budget, nil if it did.
+	Short    error
 	Versions []VersionStatus
 }
 
@@ -97,6 +99,7 @@ func (m *Manager) status(e *entry) ModelStatus {
 		Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Waits: e.waits, Overridden: e.override != nil,
 	}
 	s.Memory, s.Pinned = e.account.Status()
+	s.Short = e.account.Refused()
 	if e.src != nil {
 		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
 	}

@@ -30,6 +30,7 @@ type Account struct {
 	reserved Amount // by a load under way
 	// oversize: the reservation is in memory already and does not fit yet.
 	oversize bool
+	refused  error       // why the last reservation failed, nil if it did not
 	loaded   infer.Stamp // when the last load ended
 }
 
@@ -146,6 +147,13 @@ func (a *Account) Status() (m model.Memory, pinned bool) {
 	a.l.mu.Lock()
 	defer a.l.mu.Unlock()
 	return a.memory.memory(a.source), a.pinned()
+}
+
+// Refused returns why the last load did not fit into the budget, nil if it did.
+func (a *Account) Refused() error {
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	return a.refused
 }
 
 // pinned reports whether the model is never evicted. Ledger.mu is held.

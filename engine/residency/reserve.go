@@ -86,7 +86,7 @@ func (a *Account) tryReserve(need Amount, loaded, urgent bool) (r attempt) {
 	used := l.usedByOthers(a, loaded)
 	used.add(need)
 	if r.short = l.o.Budget.over(used); len(r.short) == 0 {
-		a.reserved, a.oversize = need, false
+		a.reserved, a.oversize, a.refused = need, false, nil
 		l.mu.Unlock()
 		return attempt{done: true}
 	}
@@ -139,6 +139,7 @@ func (a *Account) mayFit(short Amount) bool {
 	return false
 }
 
+// tooLarge returns why a reservation failed, and notes it for Refused.
 func (a *Account) tooLarge(need, short Amount) error {
 	var reasons []string
 	for _, p := range slices.Sorted(maps.Keys(short)) {
@@ -151,7 +152,11 @@ func (a *Account) tooLarge(need, short Amount) error {
 			fmt.Sprintf("it needs %d bytes of %s and is %d bytes short of fitting into the budget of %d bytes (%s)",
 				need[p], what, short[p], limit, option))
 	}
-	return status.Errorf(status.Unavailable,
+	err := status.Errorf(status.Unavailable,
 		"model '%s' does not fit into memory: %s; raise the budget, or unpin or unload another model",
 		a.name, strings.Join(reasons, ", and "))
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	a.refused = err
+	return err
 }

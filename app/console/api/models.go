@@ -12,6 +12,8 @@ type Model struct {
 	Name string `json:"name"`
 	// State is the best of its versions: READY when any is, else LOADING, UNLOADING, UNAVAILABLE.
 	State State `json:"state"`
+	// Condition says more than the state; empty if there is no more to say.
+	Condition Condition `json:"condition"`
 	// Reason in full when the model as a whole could not be loaded or reloaded (also while an older
 	// configuration or version keeps serving); else empty.
 	Reason   string        `json:"reason"`
@@ -56,10 +58,27 @@ type SetPin struct {
 	Pinned bool `json:"pinned"`
 }
 
+// Condition is what the page says in place of a state, in the words of people. The inference protocols know only the
+// states.
+type Condition string
+
+// The conditions.
+const (
+	ConditionNone Condition = ""
+	// ConditionUnloaded: a user or a client has unloaded it.
+	ConditionUnloaded Condition = "unloaded"
+	// ConditionInstalling: the packages that it needs are being installed.
+	ConditionInstalling Condition = "installing"
+	// ConditionOverBudget: nothing is loaded, and the last load did not fit into the memory budget.
+	ConditionOverBudget Condition = "over_budget"
+)
+
 // Version is one version of a model.
 type Version struct {
 	Version string `json:"version"`
 	State   State  `json:"state"`
+	// Condition as in Model.
+	Condition Condition `json:"condition"`
 	// Reason in full, as the repository index answers it; empty for READY.
 	Reason string `json:"reason"`
 	// SinceMs is when the state began; 0 when unknown.

@@ -23,6 +23,8 @@ type Options struct {
 	Namespaces bool
 	// Recent returns the last minute of a version.
 	Recent func(model string, version int64) api.Recent
+	// Installing reports whether packages for a model are being installed; nil: they never are.
+	Installing func(model string) bool
 }
 
 // Catalog finds models. It is safe for concurrent use.

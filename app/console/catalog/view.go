@@ -30,9 +30,17 @@ func (c *Catalog) View(in Model) api.Model {
 	if st.Err != nil {
 		m.Reason = status.Reason(st.Err)
 	}
+	installing := c.Installing != nil && c.Installing(in.Name)
+	if installing {
+		m.Condition = api.ConditionInstalling
+	}
 	rank := []api.State{api.StateUnavailable, api.StateUnloading, api.StateLoading, api.StateReady}
 	for _, v := range st.Versions {
 		out := c.version(in.Name, v)
+		out.Condition = condition(v, st, installing)
+		if out.Condition == api.ConditionOverBudget && m.Reason == "" {
+			m.Reason = status.Reason(st.Short)
+		}
 		if v.Model != nil {
 			m.Instances, m.Resident = v.Model.Instances(), true
 		}
@@ -69,6 +77,18 @@ func (c *Catalog) version(name string, v lifecycle.VersionStatus) api.Version {
 		out.LoadMs, out.Golden = Milliseconds(v.Model.LoadTime()), v.Model.Golden()
 	}
 	return out
+}
+
+func condition(v lifecycle.VersionStatus, st lifecycle.ModelStatus, installing bool) api.Condition {
+	switch {
+	case installing && v.Model == nil && !v.Evicted:
+		return api.ConditionInstalling
+	case v.State == lifecycle.Unavailable && v.Reason == "unloaded":
+		return api.ConditionUnloaded
+	case v.Model == nil && v.State != lifecycle.Loading && st.Short != nil:
+		return api.ConditionOverBudget
+	}
+	return api.ConditionNone
 }
 
 // Milliseconds returns a duration in the unit of the console's interface.

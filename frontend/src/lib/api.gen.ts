@@ -726,6 +726,8 @@ export interface Model {
   name: string;
   /** State is the best of its versions: READY when any is, else LOADING, UNLOADING, UNAVAILABLE. */
   state: State;
+  /** Condition says more than the state; empty if there is no more to say. */
+  condition: Condition;
   /**
    * Reason in full when the model as a whole could not be loaded or reloaded (also while an older
    * configuration or version keeps serving); else empty.
@@ -774,10 +776,18 @@ export interface SetPin {
   pinned: boolean;
 }
 
+/**
+ * Condition is what the page says in place of a state, in the words of people. The inference protocols know only the
+ * states.
+ */
+export type Condition = "" | "unloaded" | "installing" | "over_budget";
+
 /** Version is one version of a model. */
 export interface Version {
   version: string;
   state: State;
+  /** Condition as in Model. */
+  condition: Condition;
   /** Reason in full, as the repository index answers it; empty for READY. */
   reason: string;
   /** SinceMs is when the state began; 0 when unknown. */

@@ -16,7 +16,7 @@ import { href, parse, router } from "./router.svelte";
 import { isolated } from "./chart/plot";
 
 const model = (name: string, versions: Model["versions"] = []): Model => ({
-  name, state: "READY", reason: "", versions, backend: "", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
+  name, state: "READY", condition: "", reason: "", versions, backend: "", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
   inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: false, memoryBytes: 0, gpuBytes: 0, memorySource: "", gpuSource: "", pinned: false, resident: true,
 });
 const upload = (path: string) => ({ path, file: new File([], path) });
@@ -52,7 +52,7 @@ describe("models events", () => {
 
 describe("summary", () => {
   const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2], failureSpark: [0, 1] };
-  const version = (v: string) => ({ version: v, state: "READY" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, lastMinute: recent });
+  const version = (v: string) => ({ version: v, state: "READY" as const, condition: "" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, lastMinute: recent });
   it("takes the server's figures without samples", () => {
     const s = summary(model("m", [version("1"), version("2")]), () => undefined, 0);
     expect([s.qps, s.failures, s.p50Us, s.spark.length, s.spark.at(-1)]).toEqual([8, 4, 100, 60, 4]);

@@ -6,6 +6,7 @@ import EnvironmentPanel from "./model/EnvironmentPanel.svelte";
 import InstanceForm from "./model/InstanceForm.svelte";
 import LoadCurve from "./model/LoadCurve.svelte";
 import RuntimePanel from "./model/RuntimePanel.svelte";
+import VersionsTable from "./model/VersionsTable.svelte";
 import ModelRow from "./models/ModelRow.svelte";
 import MachinePanel from "./server/MachinePanel.svelte";
 import MemoryPanel from "./server/MemoryPanel.svelte";
@@ -23,9 +24,9 @@ const machine = (m: Partial<Machine> = {}): Machine => ({
   tMs: 0, cpus: 8, cpuBusy: 0.25, memoryBytes: 16 * gib, memoryFreeBytes: 12 * gib, processBytes: gib, modelBytes: 0, gpus: [], hostPolicies: [],
   budget: { on: false, bytes: 0, idleMs: 0, pinned: 0, resident: 0, evicted: 0 }, ...m,
 });
-const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [] }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
+const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", condition: "", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [] }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
 const model = (name: string, m: Partial<Model> = {}): Model => ({
-  name, state: "READY", reason: "", versions: [version({})], backend: "onnxruntime", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
+  name, state: "READY", condition: "", reason: "", versions: [version({})], backend: "onnxruntime", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
   inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: true, memoryBytes: 0, gpuBytes: 0, gpuSource: "", memorySource: "process", pinned: false, resident: true, ...m,
 });
 
@@ -125,5 +126,23 @@ describe("ModelRow", () => {
     const { container } = render(ModelRow, { model: model("far", { state: "LOADING", resident: false, versions: [version({ state: "LOADING", reason: "downloading: 1.0 MB of 4.0 MB", fetchedBytes: 1 << 20, fetchBytes: 4 << 20 })] }) });
     expect(screen.getByRole("meter", { name: "Downloading: 1.00 MiB of 4.00 MiB" }).getAttribute("aria-valuenow")).toBe("25");
     expect(container.querySelector(".reason")).toBeNull();
+  });
+});
+
+describe("conditions", () => {
+  const texts = { unloaded: "unloaded", installing: "installing packages", over_budget: "does not fit the budget" } as const;
+  it("take the place of the state", () => {
+    for (const [condition, text] of Object.entries(texts) as [keyof typeof texts, string][]) {
+      const { container } = render(ModelRow, { model: model("m", { state: "UNAVAILABLE", resident: false, versions: [version({ state: "UNAVAILABLE", reason: "unloaded", condition })] }) });
+      expect(container.querySelector(".chip")?.textContent).toContain(text);
+      expect(container.textContent).not.toContain("UNAVAILABLE");
+      cleanup();
+    }
+  });
+  it("offer no load while packages are installed", () => {
+    const { container } = render(VersionsTable, { model: model("m", { state: "UNAVAILABLE", condition: "installing", versions: [] }), others: ["1"] });
+    expect(container.textContent).toContain("installing packages");
+    expect(container.textContent).not.toContain("never loaded");
+    expect(screen.queryByRole("button", { name: /Load/ })).toBeNull();
   });
 });
