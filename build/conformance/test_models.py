@@ -296,3 +296,15 @@ def test_A048_a_listed_version_that_is_missing_is_reported(tmp_path):
         assert s.get("/v2/models/plus_version").json["versions"] == ["1"]
         text = "version 5 is specified for model 'plus_version', but the version directory is not present"
         assert s.log().count(text) == 1, s.log()
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton has another text")
+def test_A038_an_ensemble_of_another_platform_is_refused_by_its_platform(tmp_path):
+    repo = tmp_path / "models"
+    models.write(repo / "e/config.pbtxt", 'platform: "onnxruntime_onnx" ensemble_scheduling { step [ { model_name: "m" '
+                 'model_version: -1 input_map { key: "I" value: "I" } output_map { key: "O" value: "O" } } ] }\n' +
+                 models.tensors("input", [("I", "FP32", [1])]) + models.tensors("output", [("O", "FP32", [1])]))
+    (repo / "e/1").mkdir()
+    with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
+        state, reason = s.index()[("e", "1")]
+        assert state == "UNAVAILABLE" and 'write platform: "ensemble"' in reason, reason

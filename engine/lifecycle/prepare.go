@@ -214,6 +214,10 @@ func (l *loader) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error
 	if cfg.GetPlatform() == modelconfig.PlatformEnsemble {
 		return nil, nil // the scheduler is all it needs
 	}
+	if b == nil && cfg.GetEnsembleScheduling() != nil {
+		return nil, status.Errorf(status.InvalidArg, "ensemble_scheduling is set for model '%s', but its platform is "+
+			"%q; write platform: \"ensemble\" and no backend", cfg.GetName(), cfg.GetPlatform())
+	}
 	if b == nil {
 		return nil, status.Errorf(status.InvalidArg,
 			"unable to find backend library for backend '%s', try specifying runtime on the model configuration.",
