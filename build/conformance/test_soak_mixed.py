@@ -158,7 +158,7 @@ class Disk:
             self.refused += 1
             return None
         assert a.status < 300, (method, path, a.status, a.body)
-        return a.json
+        return a.json if a.body else {}
 
 
 def reloads(s, disk, config):
@@ -178,9 +178,12 @@ def imports(s, disk, source):
             return
         path = f"/api/imports/{made['id']}"
         if disk.change(s, "POST", path + "/commit", {"consentCode": True, "replace": made["exists"]}) is None:
+            disk.change(s, "DELETE", path, None)
             return
         state = until(lambda: console_state(s, path), 60, "the import does not end")
-        assert state["state"] == "loaded" or disk.refused or disk.full, state
+        if state["state"] != "loaded":
+            assert disk.refused or disk.full, state
+            disk.change(s, "DELETE", path, None)
 
     return step
 

@@ -29,7 +29,7 @@ func (c *checker) instances() {
 		case g.Count > maxInstances:
 			c.err(at+".count", fmt.Sprintf("use at most %d; as many as there are cores is plenty", maxInstances),
 				"instance group %d has count %d", i, g.Count)
-		case c.o.Cores > 0 && !c.onGPUs(g) && int(g.Count) > manyInstances*c.o.Cores:
+		case c.o.Cores > 0 && !onGPUs(g, len(c.o.GPUs)) && int(g.Count) > manyInstances*c.o.Cores:
 			c.warn(at+".count", "as many as there are cores is plenty",
 				"instance group %d has %d instances for %d cores; each takes memory, and few run at a time",
 				i, g.Count, c.o.Cores)
@@ -43,9 +43,9 @@ func (c *checker) instances() {
 }
 
 // onGPUs reports whether the instances of a group run on GPUs.
-func (c *checker) onGPUs(g *inferencepb.ModelInstanceGroup) bool {
+func onGPUs(g *inferencepb.ModelInstanceGroup, gpus int) bool {
 	return g.Kind == inferencepb.ModelInstanceGroup_KIND_GPU ||
-		g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO && len(c.o.GPUs) > 0
+		g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO && gpus > 0
 }
 
 // devices checks kind, GPUs and profiles of a group.

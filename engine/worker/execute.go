@@ -197,7 +197,7 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 		case <-ex.done:
 			return ex.err
 		case <-look:
-			w.cancelAbandoned()
+			w.reader.cancelAbandoned()
 		case <-w.dead:
 			return w.outcome(ex)
 		case <-limit:
@@ -240,17 +240,6 @@ func (w *Worker) errTooLong() error {
 func (w *Worker) Cancelled(r *infer.Request) {
 	w.setState(r, arena.StateCancelled, true)
 	w.watch.cancelled()
-}
-
-// cancelAbandoned cancels a request that is being executed if its client has left.
-func (w *Worker) cancelAbandoned() {
-	w.mu.Lock()
-	left := w.current.abandoned()
-	w.mu.Unlock()
-	if left != nil {
-		left.Cancel()
-		left.Release()
-	}
 }
 
 // setState sets or clears bits of the state byte of a request, if the worker still has it.

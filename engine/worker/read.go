@@ -97,7 +97,7 @@ func (r *reader) standBy() (err error, ended bool) {
 		if kill {
 			w.stop() // the goroutine that reads finds the end of the stream
 		}
-		w.cancelAbandoned()
+		r.cancelAbandoned()
 	}
 }
 
@@ -176,6 +176,17 @@ func (r *reader) handle(h frames.Header, body []byte) error {
 		return status.Errorf(status.Internal, "it sent a frame of the unknown kind %d", h.Kind)
 	}
 	return nil
+}
+
+// cancelAbandoned cancels a request that is being executed if its client has left.
+func (r *reader) cancelAbandoned() {
+	r.w.mu.Lock()
+	left := r.w.current.abandoned()
+	r.w.mu.Unlock()
+	if left != nil {
+		left.Cancel()
+		left.Release()
+	}
 }
 
 // overdue reports whether the execution takes longer than its limit, or its context has ended. w.mu is held.

@@ -14,7 +14,7 @@ import (
 
 const (
 	importLifetime = time.Hour // without a call
-	maxImports     = 64
+	maxImports     = 64        // open, or done and kept for whoever asks how they ended
 )
 
 var errCommitting = rest.Errorf(api.CodeConflict, "the import is being committed")
@@ -48,7 +48,7 @@ func (h *Handler) add(origin api.ImportOrigin, source string) (*staged, error) {
 		State: api.ImportUploading, Progress: -1}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.staged) >= maxImports {
+	if len(h.staged) >= maxImports && !h.forgetDone() {
 		return nil, rest.Errorf(api.CodeUnavailable, "%d imports are open already; finish or close some", maxImports)
 	}
 	area, err := staging.NewArea(filepath.Join(h.DataDir, "imports", v.ID), h.Limits)
@@ -58,6 +58,23 @@ func (h *Handler) add(origin api.ImportOrigin, source string) (*staged, error) {
 	s := &staged{area: area, view: v, touched: time.Now()}
 	h.staged[v.ID] = s
 	return s, nil
+}
+
+// forgetDone forgets the import that is done and was touched first. It reports whether there was one. h.mu is held.
+func (h *Handler) forgetDone() bool {
+	var first string
+	var when time.Time
+	for id, s := range h.staged {
+		if !s.mu.TryLock() {
+			continue // in use
+		}
+		if s.view.State == api.ImportLoaded && (first == "" || s.touched.Before(when)) {
+			first, when = id, s.touched
+		}
+		s.mu.Unlock()
+	}
+	delete(h.staged, first) // its files are in the repository
+	return first != ""
 }
 
 // drop removes an import and its files.

@@ -115,3 +115,29 @@ func TestImportsInUseDoNotExpire(t *testing.T) {
 		t.Error("an import that nobody writes to any more stays forever")
 	}
 }
+
+// Imports that are done give way to new ones; those that are open do not.
+func TestImportsThatAreDoneDoNotCountAsOpen(t *testing.T) {
+	h := newHandler(t)
+	ids := make([]string, maxImports)
+	for i := range ids {
+		s, err := h.add(api.ImportUpload, "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = s.view.ID
+	}
+	if _, err := h.add(api.ImportUpload, "m"); err == nil {
+		t.Error("more imports than the limit are open")
+	}
+	age(t, h, ids[7])
+	for _, i := range []int{3, 7} {
+		h.staged[ids[i]].view.State = api.ImportLoaded
+	}
+	if _, err := h.add(api.ImportUpload, "m"); err != nil {
+		t.Errorf("with imports that are done: %v", err)
+	}
+	if h.staged[ids[7]] != nil || h.staged[ids[3]] == nil || len(h.staged) != maxImports {
+		t.Errorf("%d imports are kept; the first that was done must go", len(h.staged))
+	}
+}
