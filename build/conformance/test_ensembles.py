@@ -1,12 +1,14 @@
 """Ensembles: optional inputs, batch dimensions and decoupled steps. The answers are Triton's."""
 
 import queue
+import threading
 
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 
-from harness import Server
+from harness import Server, until
+from test_metrics import samples, scrape
 
 PAIR = """import numpy as np
 import triton_python_backend_utils as pb
@@ -163,3 +165,45 @@ def test_classes_of_an_ensemble_have_the_labels_of_its_step_C045_B049(tmp_path):
             answer = s.post(f"/v2/models/{model}/infer", {"inputs": tensors, "outputs": wanted})
             got = {o["name"]: o["data"] for o in answer.json["outputs"]}
             assert got == {"OUTPUT0": ["5.000000:0:cat"], "OUTPUT1": ["5.000000:0"]}, model
+
+
+WAITS = """import os
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        while not os.path.exists(os.path.join(os.path.dirname(__file__), "..", "..", "open")):
+            pass
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+def test_E010_requests_of_an_ensemble_wait_in_the_queues_of_its_steps(tmp_path):
+    repo = tmp_path / "models"
+    write(repo, "waits", 'backend: "python"\n' + ports("input", ["INPUT0"]) + ports("output", ["OUTPUT0"]), WAITS)
+    write(repo, "outer", 'platform: "ensemble"\n' + ports("input", ["INPUT0"]) + ports("output", ["OUTPUT0"]) +
+          'ensemble_scheduling { step { model_name: "waits" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } '
+          'output_map { key: "OUTPUT0" value: "OUTPUT0" } } }')
+    with Server(repo, tmp_path) as s:
+        def infer():
+            with grpcclient.InferenceServerClient(s.grpc) as c:
+                i = grpcclient.InferInput("INPUT0", [1], "FP32")
+                i.set_data_from_numpy(np.ones(1, np.float32))
+                c.infer("outer", [i])
+
+        def waiting(model):
+            return samples(scrape(s))[f'nv_inference_pending_request_count{{model="{model}",version="1"}}']
+
+        requests = [threading.Thread(target=infer) for _ in range(3)]
+        try:
+            for r in requests:
+                r.start()
+            until(lambda: waiting("waits") == 2, 60, "no request waits in the step", s.log)
+            assert waiting("outer") == 0
+        finally:
+            (repo / "open").touch()
+            for r in requests:
+                r.join()
+        assert (waiting("waits"), waiting("outer")) == (0, 0)

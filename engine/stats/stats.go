@@ -97,6 +97,7 @@ type Version struct {
 	version int64
 	epoch   uint64
 	pending atomic.Int64
+	direct  atomic.Bool
 	cached  atomic.Bool
 	tags    atomic.Pointer[[]string]
 	load    atomic.Int64 // nanoseconds
@@ -113,6 +114,10 @@ func (v *Version) Admitted() { v.pending.Add(1) }
 
 // Pending returns the number of requests in the queue.
 func (v *Version) Pending() int64 { return v.pending.Load() }
+
+// Direct says that the version has no queue, so snapshots have no pending requests: those of an ensemble wait in the
+// queues of its steps.
+func (v *Version) Direct() { v.direct.Store(true) }
 
 // Left counts n requests that have left the queue.
 func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
@@ -290,6 +295,9 @@ func (v *Version) Snapshot(dst *Snapshot) {
 	dst.Responses = append(responses, v.c.Responses...)
 	v.mu.Unlock()
 	dst.Model, dst.Version, dst.Epoch, dst.Pending = v.model, v.version, v.epoch, max(v.pending.Load(), 0)
+	if v.direct.Load() {
+		dst.Pending = 0
+	}
 	dst.Cached, dst.LoadTime = v.cached.Load(), time.Duration(v.load.Load())
 	dst.Tags = nil
 	if tags := v.tags.Load(); tags != nil {
