@@ -48,6 +48,33 @@ export async function faces({ base, page, report, id }) {
     await axe(page, report, "an ensemble");
   });
 
+  await report.step("the steps of an ensemble take a line each", async () => {
+    const size = page.viewportSize();
+    const step = `e2e_a_model_with_a_long_name_${id}`;
+    const pipeline = `e2e_pipeline_${id}`;
+    const io = (name, tensor) => `${name} [ { name: "${tensor}" data_type: TYPE_FP32 dims: [ 16 ] } ]\n`;
+    put(step, `backend: "identity"\nmax_batch_size: 8\n${io("input", "INPUT0")}${io("output", "OUTPUT0")}`);
+    put(pipeline, `platform: "ensemble"\nmax_batch_size: 8\n${io("input", "IN")}${io("output", "OUT")}ensemble_scheduling { step [
+      { model_name: "${step}" model_version: -1 input_map { key: "INPUT0" value: "IN" } output_map { key: "OUTPUT0" value: "between" } },
+      { model_name: "${step}" model_version: -1 input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "OUT" } } ] }\n`);
+    await eventually(() => state(pipeline), (m) => m?.state === "READY");
+    for (const [width, height] of [[1280, 800], [390, 844]]) {
+      await page.setViewportSize({ width, height });
+      await page.goto(`${base}/#/models/${pipeline}/try`);
+      await page.getByRole("button", { name: "Send request" }).click();
+      const rows = page.locator("ol.steps li");
+      await rows.nth(1).waitFor();
+      await shot(page, `62-steps-${width}`);
+      const places = await rows.evaluateAll((all) => all.map((li) => [...li.querySelectorAll(".track, b, .at")].map((x) => Math.round(x.getBoundingClientRect().x))));
+      report.check(JSON.stringify(places[0]) === JSON.stringify(places[1]), `the parts of the steps begin at ${JSON.stringify(places)} at ${width} px`);
+      const lines = await rows.evaluateAll((all) => Math.max(...all.map((li) => li.offsetHeight / parseFloat(getComputedStyle(li).lineHeight))));
+      report.check(width < 1280 || lines < 1.5, `steps take up to ${lines} lines at ${width} px`);
+      const wide = await rows.evaluateAll((all) => all.filter((li) => li.scrollWidth > li.clientWidth).length);
+      report.check(wide === 0, `${wide} steps are wider than the page at ${width} px`);
+    }
+    await page.setViewportSize(size);
+  });
+
   await report.step("events with long texts can be read on a phone", async () => {
     const size = page.viewportSize();
     await page.setViewportSize({ width: 390, height: 844 });

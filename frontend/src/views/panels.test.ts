@@ -85,6 +85,7 @@ describe("RuntimePanel", () => {
     render(RuntimePanel, { versions: 2, runtime: { environment: null, instances: [instance({ kind: "KIND_GPU", gpu: 1, hostPolicy: "gpu_1", affinity: "cpu-cores=0-3" }), instance({ name: "m_1", passive: true })] } });
     expect(screen.getByText("GPU 1 · cpu-cores=0-3")).toBeTruthy();
     expect(screen.getByText("CPU · passive")).toBeTruthy();
+    expect(screen.getAllByRole("row").map((r) => r.textContent).join()).toMatch(/v1 m_0.*v1 m_1/);
     expect(screen.queryByText("Restarts")).toBeNull();
   });
 });

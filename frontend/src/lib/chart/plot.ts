@@ -34,7 +34,8 @@ export function createPlot(parent: HTMLElement, data: Frame, o: PlotOptions): uP
       width: Math.max(200, parent.clientWidth),
       height: o.height,
       legend: { show: false },
-      cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      // The other charts follow the pointer, but not the drag: each would zoom too.
+      cursor: { sync: { key: sync.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: {
         x: { time: true, range: () => [o.range().fromMs / 1000, o.range().toMs / 1000] },
         y: { range: (_, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.1 : 1] },

@@ -259,6 +259,31 @@ export class TryForm {
   }
 }
 
+/** The forms that were used last, by model. */
+const kept = new Map<string, { signature: string; form: TryForm; end: () => void }>();
+const keptForms = 5;
+
+/** The form of a model. It keeps what was typed while the page shows something else, unless the signature changes. */
+export function formOf(model: Model, signature: string): TryForm {
+  let f = kept.get(model.name);
+  kept.delete(model.name);
+  if (f?.signature !== signature) {
+    f?.end();
+    let form: TryForm | undefined;
+    const end = $effect.root(() => void (form = new TryForm(model))); // it outlives the view
+    if (!form) throw new Error("a root runs at once");
+    f = { signature, form, end };
+  }
+  kept.set(model.name, f); // as the newest
+  for (const [name, old] of kept) {
+    if (kept.size <= keptForms) break;
+    old.form.stop();
+    old.end();
+    kept.delete(name);
+  }
+  return f.form;
+}
+
 /** The outputs of a reply in one line. */
 function brief(r: InferReply | null): string {
   const some = (v: readonly unknown[]) => v.slice(0, 4).join(", ") + (v.length > 4 ? ", …" : "");

@@ -24,6 +24,8 @@ describe("parseValues", () => {
     ["no JSON", "[1,", "FP32", 1, "not JSON"], ["too few", "[1,2]", "FP32", 3, "2 values given, but the shape needs 3"],
     ["a fraction", "[1.5]", "INT32", 1, "not a whole number"], ["text for numbers", '["x"]', "FP32", 1, "not a number"],
     ["a number for text", "[1]", "BYTES", 1, "not a text"], ["null", "[null]", "FP32", 1, "not a number"], ["two for a boolean", "[2]", "BOOL", 1, "not a boolean"],
+    ["ragged lists", "[[1,2],[3,4,5]]", "FP32", 5, "[1] has 3 elements, but [0] has 2"], ["a ragged list inside", "[[[1],[2]],[[3],[]]]", "FP32", 3, "[1][1] has 0 elements, but [0][0] has 1"],
+    ["a list among values", "[1,[2]]", "FP32", 2, "[1] is a list"], ["a value among lists", "[[1],2]", "FP32", 2, "[1] is a value"],
   ])("refuses %s", (_, s, type, n, want) => expect(() => parseValues(s, type, n)).toThrow(want));
 });
 

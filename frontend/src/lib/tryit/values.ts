@@ -46,12 +46,23 @@ export function parseValues(text: string, dataType: string, n: number): Element[
     const hint = dataType === "BYTES" ? '["text", "more text"]' : "[1, 2, 3]";
     throw new Error(t("input.noJSON", { reason: e instanceof Error ? e.message : String(e), hint }));
   }
+  if (Array.isArray(v)) checkNesting(v as unknown[], nesting(v));
   const flat = (Array.isArray(v) ? v.flat(Infinity) : [v]) as unknown[];
   const data = flat.map((e) => element(e, dataType));
   const first = data[0];
   if (data.length === 1 && first !== undefined && n > 1) return new Array<Element>(n).fill(first);
   if (data.length !== n) throw new Error(t("input.count", { n: data.length, want: n }));
   return data;
+}
+
+/** Throws an error with the place of the first list that is not as long as the first of its level, or that is none. */
+function checkNesting(list: readonly unknown[], sizes: readonly number[], place = "", depth = 0): void {
+  const want = sizes[depth] ?? 0;
+  if (list.length !== want) throw new Error(t("input.ragged", { place, n: list.length, first: "[0]".repeat(depth), want }));
+  const inner = depth + 1 < sizes.length;
+  const odd = list.findIndex((x) => Array.isArray(x) !== inner);
+  if (odd >= 0) throw new Error(t(inner ? "input.noValue" : "input.noList", { place: `${place}[${odd}]` }));
+  if (inner) list.forEach((x, i) => checkNesting(x as unknown[], sizes, `${place}[${i}]`, depth + 1));
 }
 
 function parseJSON(text: string, dataType: string): unknown {
@@ -85,7 +96,9 @@ export function shapeOf(text: string, dataType: string, want: readonly number[],
 }
 
 /** The sizes of nested arrays, from the first element of each. */
-const nesting = (v: unknown): number[] => (Array.isArray(v) ? [v.length, ...nesting(v[0])] : []);
+function nesting(v: unknown): number[] {
+  return Array.isArray(v) ? [v.length, ...nesting(v[0])] : [];
+}
 
 function element(e: unknown, dataType: string): Element {
   if (dataType === "BYTES") {
