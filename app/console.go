@@ -43,9 +43,9 @@ func (s *server) openConsole() error {
 		},
 	}
 	if s.shell != nil {
-		o.Window = &settings.Window{
-			Pick: s.shell.pick, Desktop: desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log),
-		}
+		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log)
+		s.shell.configure(own)
+		o.Window = &settings.Window{Pick: s.shell.pick, Desktop: own}
 	}
 	if n := e.DefaultMaxBatchSize; n != nil {
 		o.Check.DefaultMaxBatchSize = *n

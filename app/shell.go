@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+
+	"nereid/app/desktop"
 )
 
 // shell is the window around a server, as the server sees it. All fields are required.
@@ -13,6 +15,8 @@ type shell struct {
 	pick func(ctx context.Context, folder bool) (string, error)
 	// keep sets whether the window hides when it is closed, instead of ending the program.
 	keep func(bool)
+	// configure tells the window of its settings, before it opens.
+	configure func(*desktop.Settings)
 	// wrap adds to the console the routes that only a program with a window has.
 	wrap func(http.Handler) http.Handler
 	// opened is called once, when the console serves at addr and before models are loaded. dataDir is locked.

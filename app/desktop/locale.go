@@ -53,6 +53,7 @@ func (v variables) apply() error {
 type words struct {
 	file, openFile, openFolder, browser, reload, quit string
 	models, allFiles, save                            string
+	unsavedTitle, unsaved                             string // of the question before edits are dropped
 }
 
 // wordsFor returns the texts in the user's language, if the page has it.
@@ -61,11 +62,13 @@ func wordsFor(getenv func(string) string) words {
 		return words{
 			file: "文件", openFile: "打开模型文件…", openFolder: "打开模型文件夹…", browser: "在浏览器中打开", reload: "重新载入页面", quit: "退出",
 			models: "模型 (*.onnx, *.zip)", allFiles: "所有文件", save: "保存",
+			unsavedTitle: "未保存的更改", unsaved: "页面有未保存的更改。要放弃更改并关闭吗？",
 		}
 	}
 	return words{
 		file: "File", openFile: "Open Model File…", openFolder: "Open Model Folder…", browser: "Open in Browser",
 		reload: "Reload Page", quit: "Quit",
 		models: "Models (*.onnx, *.zip)", allFiles: "All Files", save: "Save",
+		unsavedTitle: "Unsaved Changes", unsaved: "The page has unsaved changes. Drop them and close?",
 	}
 }

@@ -13,8 +13,25 @@ import (
 	"nereid/store"
 )
 
-// keepKey is the setting that keeps whether the server runs on when its window is closed.
-const keepKey = "desktop.keep_running"
+// Names of settings: whether the server runs on when its window is closed, and the size of the window.
+const (
+	keepKey = "desktop.keep_running"
+	sizeKey = "desktop.size"
+)
+
+// Size is how large the window is, in pixels. The width and the height are those without Maximised.
+type Size struct {
+	Width     int  `json:"width"`
+	Height    int  `json:"height"`
+	Maximised bool `json:"maximised"`
+}
+
+// limits of a window, in pixels: the first size, the least, and the most that is remembered.
+const (
+	firstWidth, firstHeight = 1280, 840
+	leastWidth, leastHeight = 480, 360
+	mostPixels              = 16384
+)
 
 // Settings is what the user can decide on the page: whether the server outlives its window, and whether the program
 // starts with the computer.
@@ -82,4 +99,33 @@ func (d *Settings) Set(ctx context.Context, want api.SetDesktop) error {
 	d.now = want.KeepRunning
 	d.keep(d.now)
 	return nil
+}
+
+// Size returns the size that the window had when it was closed last, or that of a first start.
+func (d *Settings) Size(ctx context.Context) Size {
+	var s Size
+	text, err := d.store.Setting(ctx, sizeKey)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil || !s.valid() {
+		return Size{Width: firstWidth, Height: firstHeight}
+	}
+	return s
+}
+
+// SetSize keeps the size of the window for the next start.
+func (d *Settings) SetSize(ctx context.Context, s Size) error {
+	if !s.valid() {
+		return fmt.Errorf("a window of %d x %d pixels is not remembered", s.Width, s.Height)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return d.store.SetSetting(ctx, sizeKey, text)
+}
+
+func (s Size) valid() bool {
+	return s.Width >= leastWidth && s.Height >= leastHeight && s.Width <= mostPixels && s.Height <= mostPixels
 }

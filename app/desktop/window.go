@@ -46,7 +46,12 @@ type Window struct {
 	pick  sync.Mutex    // held while a dialog is open
 	drops drops
 	keep  atomic.Bool // closing the window only hides it
-	quits atomic.Bool // the program exits, even if keep is set
+	quits atomic.Bool // the user wants to exit, even if keep is set
+	stops atomic.Bool // the program exits, whatever the user wants
+	edits atomic.Bool // the page has unsaved edits
+	asks  sync.Mutex  // held while the question about them is open
+
+	settings atomic.Pointer[Settings] // nil: the size is not remembered
 
 	mu  sync.Mutex
 	ctx context.Context // of Wails, for its functions; nil while there is no window; guarded by mu
@@ -98,14 +103,21 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	defer close(ended)
 	wg.Go(func() { w.quitAfter(ctx, started, ended) })
 	wg.Go(func() { w.awaitPage(ctx, o) })
+	size, state := w.size(ctx)
 	return wails.Run(&options.App{
-		Title: title, Width: 1280, Height: 840, MinWidth: 480, MinHeight: 360,
-		AssetServer: &assetserver.Options{Handler: handler},
-		Menu:        w.menu(o),
-		Logger:      wailsLog{o.Log},
+		Title: title, Width: size.Width, Height: size.Height, MinWidth: leastWidth, MinHeight: leastHeight,
+		WindowStartState: state,
+		AssetServer:      &assetserver.Options{Handler: handler},
+		Menu:             w.menu(o),
+		Logger:           wailsLog{o.Log},
 		OnStartup: func(own context.Context) {
 			runtime.OnFileDrop(own, w.dropped)
 			runtime.EventsOn(own, "nereid-save", func(data ...any) { w.tellSaved(w.save(ctx, o.Base, data)) })
+			runtime.EventsOn(own, "nereid-unsaved", func(data ...any) {
+				edits := len(data) > 0 && data[0] == true
+				w.edits.Store(edits)
+				o.Log.Debug("the page reports unsaved edits", "edits", edits)
+			})
 			w.mu.Lock()
 			w.ctx = own
 			w.mu.Unlock()
@@ -145,7 +157,7 @@ func (w *Window) quitAfter(ctx context.Context, started, ended <-chan struct{}) 
 		if own == nil {
 			return
 		}
-		w.quits.Store(true)
+		w.stops.Store(true)
 		runtime.Quit(own)
 		select {
 		case <-ended:
@@ -180,13 +192,63 @@ func (w *Window) wails() context.Context {
 // Keep sets whether closing the window only hides it. Quitting from the menu always ends the program.
 func (w *Window) Keep(on bool) { w.keep.Store(on) }
 
+// Configure sets where the size of the window is remembered. It is called before Run.
+func (w *Window) Configure(s *Settings) { w.settings.Store(s) }
+
+// size returns how the window opens.
+func (w *Window) size(ctx context.Context) (Size, options.WindowStartState) {
+	s := w.settings.Load()
+	if s == nil {
+		return Size{Width: firstWidth, Height: firstHeight}, options.Normal
+	}
+	size := s.Size(ctx)
+	if size.Maximised {
+		return size, options.Maximised
+	}
+	return size, options.Normal
+}
+
+// keepSize remembers the size of the window for the next start. While it is maximised, the size before that stays.
+func (w *Window) keepSize(own context.Context) {
+	s := w.settings.Load()
+	if s == nil {
+		return
+	}
+	size := s.Size(own)
+	if size.Maximised = runtime.WindowIsMaximised(own); !size.Maximised {
+		size.Width, size.Height = runtime.WindowGetSize(own)
+	}
+	if err := s.SetSize(own, size); err != nil {
+		runtime.LogWarning(own, "the size of the window is not remembered: "+err.Error())
+	}
+}
+
 // closing is called before the window closes. If it returns true the window stays.
 func (w *Window) closing(own context.Context) bool {
-	if w.quits.Load() || !w.keep.Load() {
-		return false
+	if w.stops.Load() {
+		return false // the server has ended, and with it the database
 	}
-	runtime.Hide(own)
-	return true
+	w.keepSize(own)
+	if w.keep.Load() && !w.quits.Load() {
+		runtime.Hide(own) // the page stays as it is
+		return true
+	}
+	if w.edits.Load() && !w.mayDrop(own) {
+		w.quits.Store(false)
+		return true
+	}
+	return false
+}
+
+// mayDrop asks the user whether unsaved edits may be dropped.
+func (w *Window) mayDrop(own context.Context) bool {
+	if !w.asks.TryLock() {
+		return false // the question is open already
+	}
+	defer w.asks.Unlock()
+	answer, err := runtime.MessageDialog(own, runtime.MessageDialogOptions{Type: runtime.QuestionDialog,
+		Title: w.words.unsavedTitle, Message: w.words.unsaved, DefaultButton: "No"})
+	return err != nil || answer == "Yes"
 }
 
 // Show brings the window to the front. Before the window opens it does nothing.

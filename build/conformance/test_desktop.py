@@ -319,3 +319,49 @@ def test_dropped_file_opens_the_import_dialog(tmp_path, display):
             files.wait()
         w.process.terminate()
         assert w.end() == 0, w.log()
+
+
+def test_the_window_asks_before_it_drops_unsaved_edits(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    asking = lambda w: w.xdotool("search", "--onlyvisible", "--name", "^Unsaved Changes$")  # noqa: E731
+    with Window(tmp_path, display, tmp_path / "models", "--log-verbose=1") as w:
+        w.up()
+        (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+        until(lambda: painted(w.shot("before-edit")), LIMIT, "the window stays blank", w.log)
+        # The palette opens the model's configuration; a click into its text and a key change it.
+        end = time.monotonic() + LIMIT
+        while not w.says("the page reports unsaved edits.*edits=true"):
+            assert time.monotonic() < end, w.log()[-3000:]
+            w.xdotool("windowfocus", "--sync", window)
+            w.xdotool("key", "ctrl+k")
+            w.xdotool("sleep", "0.5", "type", "identity: conf")
+            w.xdotool("sleep", "0.5", "key", "Return")
+            w.xdotool("sleep", "1", "mousemove", "400", "500", "click", "1", "type", "# mine")
+            w.xdotool("sleep", "0.5")
+            w.shot("edited")
+        close_window(display, window)
+        until(lambda: asking(w), LIMIT, "nothing is asked", w.log)
+        w.shot("unsaved")
+        w.type(asking(w)[0], "Escape", lambda: not asking(w))
+        assert w.process.poll() is None and w.get("/api/server")["live"], w.log()
+        close_window(display, window)
+        until(lambda: asking(w), LIMIT, "nothing is asked the second time", w.log)
+        w.type(asking(w)[0], "alt+y", lambda: w.process.poll() is not None)
+        assert w.end() == 0, w.log()
+
+
+def test_the_window_remembers_its_size(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    size = lambda w, window: [int(line.split("=")[1]) for line in w.xdotool("getwindowgeometry", "--shell", window)  # noqa: E731
+                              if line.startswith(("WIDTH", "HEIGHT"))]
+    for want in (None, [901, 641]):
+        with Window(tmp_path, display, tmp_path / "models") as w:
+            w.up()
+            (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+            if want:
+                until(lambda: size(w, window) == want, LIMIT, f"the window has {size(w, window)}, not {want}", w.log)
+            else:
+                w.xdotool("windowsize", window, "901", "641")
+                until(lambda: size(w, window) == [901, 641], LIMIT, "the window keeps its size", w.log)
+            close_window(display, window)
+            assert w.end() == 0, w.log()

@@ -1,6 +1,6 @@
 // Many tabs of one browser, leaving and coming back, and the size of a first visit. A browser opens at most six
 // connections to one host.
-import { api } from "./lib.mjs";
+import { api, patience } from "./lib.mjs";
 
 const many = 12;
 
@@ -8,9 +8,11 @@ const many = 12;
 export async function tabs({ base, context, report, model }) {
   const live = (page) => page.locator(".status", { hasText: "Live" }).waitFor();
   const pages = [];
+  context.setDefaultTimeout(patience);
 
   await report.step("a first visit takes at most 150 kB", async () => {
     const fresh = await context.browser().newContext(); // with an empty cache
+    fresh.setDefaultTimeout(patience);
     const page = await fresh.newPage();
     const sizes = [];
     page.on("requestfinished", (r) => sizes.push(r.sizes()));
