@@ -24,17 +24,19 @@ import (
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
+	"nereid/engine/refusals"
 	"nereid/engine/restrict"
 	"nereid/engine/tensor"
 )
 
 // fronts are the servers of the program's endpoints.
 type fronts struct {
-	c      *options.Config
-	log    *slog.Logger
-	tokens *access.Tokens
-	tasks  *tasks
-	memory *tensor.Budget // of requests and responses
+	c        *options.Config
+	log      *slog.Logger
+	tokens   *access.Tokens
+	tasks    *tasks
+	memory   *tensor.Budget // of requests and responses
+	refusals *refusals.Log
 
 	listeners listen.Listeners
 	tls       map[string]*tls.Config // by the name of the endpoint; absent: no TLS
@@ -55,6 +57,7 @@ type fronts struct {
 func (s *server) openFronts(context.Context) error {
 	f := s.fronts
 	f.engine, f.memory = s.engine, tensor.NewBudget(requestMemory(f.c.RequestMemory))
+	f.refusals = refusals.New()
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
 			"option out, or use nereid serve")
@@ -138,6 +141,7 @@ func (s *server) openMetrics() (err error) {
 	if !f.c.OmitGPUMetrics {
 		o.GPUs = s.backends.Machine
 	}
+	o.Refusals = f.refusals
 	o.GPUMemory, o.PinnedBytes = s.backends.GPUMemory, f.c.GPUMemory.PinnedBytes
 	if f.exporter, err = metrics.New(o); err != nil {
 		return err
@@ -164,7 +168,7 @@ func (s *server) openHTTP() (err error) {
 // newHTTP makes an HTTP server with what all of them need.
 func (f *fronts) newHTTP(o httpapi.Options) (*httpapi.Server, error) {
 	o.Engine, o.Log, o.MaxBody, o.Restricted = f.engine, f.log, f.c.HTTP.MaxBody, f.c.HTTP.Restricted
-	o.Memory, o.MaxConnections = f.memory, f.shares.Inference
+	o.Memory, o.MaxConnections, o.Refusals = f.memory, f.shares.Inference, f.refusals
 	o.AllowedHosts, o.Authorize = f.allowedHosts(f.c.Listen.HTTP.Address), authorizeHTTP(f.tokens)
 	if f.exporter != nil {
 		o.Metrics = f.exporter.Append
@@ -180,6 +184,7 @@ func (s *server) openGRPC() (err error) {
 	o := f.c.GRPC
 	o.Engine, o.Log, o.TLS, o.Trace, o.LogControl = s.engine, s.log, f.tls["grpc"], s.trace, s.logControl
 	o.Authorize, o.Memory, o.MaxConnections = authorizeGRPC(f.tokens), f.memory, f.shares.Inference
+	o.Refusals = f.refusals
 	f.grpc, err = grpcapi.New(o)
 	return err
 }

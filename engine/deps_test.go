@@ -41,6 +41,7 @@ var layers = map[string]int{
 	"engine/device":            2,
 	"engine/shm":               2,
 	"engine/stats":             2,
+	"engine/refusals":          2,
 	"engine/repo":              2,
 	"engine/worker":            2,
 	"engine/worker/arena":      2,

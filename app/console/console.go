@@ -26,6 +26,7 @@ import (
 	record "nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/backend/python"
+	"nereid/engine/refusals"
 	"nereid/engine/system/affinity"
 	"nereid/engine/system/socket"
 	"nereid/engine/tensor"
@@ -42,6 +43,8 @@ type Options struct {
 	Log  *slog.Logger // nil: none
 	// Memory counts the JSON bodies of requests and replies; nil: they are not counted.
 	Memory *tensor.Budget
+	// Refusals are those of the inference services; nil: they are not shown.
+	Refusals *refusals.Log
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
@@ -126,7 +129,8 @@ func New(o Options) (*Console, error) {
 
 // connect makes the areas.
 func (c *Console) connect(o *Options) (err error) {
-	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams}
+	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams,
+		Refusals: o.Refusals}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent, Installing: func(model string) bool {
 			if o.Environment == nil {

@@ -33,6 +33,7 @@ func (c *Console) serverRoutes() []route {
 		{"POST", "/api/client-errors", c.clientErrors.endpoint()},
 		{"GET", "/api/history", rest.Reply(c.history.Series)},
 		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
+		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests)},
 		{"GET", "/api/events", rest.Raw(c.serveStream)},
 		{"GET", "/api/access", rest.Reply(c.access.State)},
 		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(http.StatusCreated)},

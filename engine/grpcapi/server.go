@@ -20,6 +20,7 @@ import (
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/infer"
 	pb "nereid/engine/inferencepb"
+	"nereid/engine/refusals"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -58,6 +59,9 @@ type Options struct {
 	// the full name, "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and
 	// peer.FromContext read ctx. A gRPC status is sent to the client as it is, other errors with their code and text.
 	Authorize func(ctx context.Context, method string) error
+
+	// Refusals counts refused calls, and refused requests of streams; nil: they are not counted.
+	Refusals *refusals.Log
 
 	// Restricted are the groups of calls that need metadata: Triton's --grpc-restricted-protocol. nil: none.
 	Restricted *restrict.Rules
@@ -105,6 +109,7 @@ type Server struct {
 	authorize  func(ctx context.Context, method string) error
 	trace      *trace.Tracer
 	logControl engine.LogControl
+	refusals   *refusals.Log
 	restrict   *restrict.Rules
 	forwards   *regexp.Regexp
 	compress   bool
@@ -127,12 +132,12 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted,
 		forwards: o.ForwardMetadata, compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
-		closing: make(chan struct{}), pool: tensor.Pool{Budget: o.Memory},
+		refusals: o.Refusals, closing: make(chan struct{}), pool: tensor.Pool{Budget: o.Memory},
 	}
 	t, err := h2.New(h2.Options{
 		Codec: newCodec(), Log: o.Log, TLS: o.TLS, Pool: &s.pool, MaxReceiveBytes: o.MaxReceiveBytes,
 		MaxInflatedBytes: o.MaxInflatedBytes, MaxConnections: o.MaxConnections,
-		Keepalive: o.Keepalive, Enforcement: o.Enforcement,
+		Keepalive: o.Keepalive, Enforcement: o.Enforcement, Failed: s.refused,
 	})
 	if err != nil {
 		return nil, err
@@ -233,6 +238,12 @@ func (s *Server) mayCall(ctx context.Context, method string, group restrict.Grou
 		return errStopping()
 	}
 	return s.checkRestricted(ctx, group)
+}
+
+// refused counts a call that ends with a status if that is a refusal.
+func (s *Server) refused(method string, client net.Addr, st *grpcstatus.Status) {
+	s.refusals.Add(refusals.Refusal{Protocol: "grpc", Cause: refusals.GRPCCause(st.Code()), Target: method,
+		Client: client.String(), Text: st.Message()})
 }
 
 // panicked logs a panic and returns the status for the client.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine/infer"
 	"nereid/engine/trace"
@@ -269,6 +272,11 @@ func (c *streamCall) fail(id string, err error) error {
 	if c.strict {
 		return wireError(err)
 	}
+	var client net.Addr = &net.TCPAddr{}
+	if p, ok := peer.FromContext(c.ctx); ok {
+		client = p.Addr
+	}
+	c.s.refused("/"+inferenceService+"/ModelStreamInfer", client, grpcstatus.Convert(wireError(err)))
 	return c.write(&answer{stream: true, id: id, err: validText(err.Error()), noFinal: true})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine/httpapi/tensorjson"
+	"nereid/engine/refusals"
 )
 
 // spareFile is a file descriptor in reserve. If the process has no other left, it is released for the moment that it
@@ -59,6 +60,8 @@ func (cs *connections) reject(nc net.Conn, why string) {
 	if _, secure := nc.(interface{ NetConn() net.Conn }); secure || !ok {
 		return
 	}
+	cs.opt.Refusals.Add(refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(503),
+		Client: nc.RemoteAddr().String(), Text: why})
 	body := tensorjson.Error(why + "; try again later")
 	head := fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
 		"Retry-After: 1\r\nConnection: close\r\n\r\n", typeText, len(body))

@@ -13,6 +13,7 @@ import (
 	"nereid/engine/httpapi/compat"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/refusals"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -64,6 +65,8 @@ type Options struct {
 
 	// Metrics appends the server's metrics as Prometheus text, for load reports. nil: there are none.
 	Metrics func(dst []byte) []byte
+	// Refusals counts refused requests; nil: they are not counted.
+	Refusals *refusals.Log
 	// Restricted are the groups of routes that need a header: Triton's --http-restricted-api. nil: none.
 	Restricted *restrict.Rules
 	// ForwardHeaders, if not nil, matches the names of the headers that become parameters of the inference request,

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
+	"nereid/engine/refusals"
 	"nereid/engine/trace"
 )
 
@@ -93,6 +95,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.reset()
 	readHead(x, ctx)
 	s.serve(x)
+	if x.status >= 400 {
+		s.refused(x)
+	}
 	s.send(x, ctx)
 	if c.trace != nil {
 		c.trace.Mark(trace.HTTPSendStart, infer.Now())
@@ -248,8 +253,21 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 		return fasthttp.StatusContinue
 	}
 	x.deny(err)
+	s.refused(x)
 	s.send(x, ctx)
 	return x.status
+}
+
+// refused counts the request if its reply is a refusal.
+func (s *Server) refused(x *exchange) {
+	r := refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(x.status),
+		Target: view(x.method) + " " + view(x.path), Client: x.conn.RemoteAddr().String()}
+	if x.reply != nil {
+		var body struct{ Error string }
+		_ = json.Unmarshal(x.reply.Bytes(), &body) // a reply without an error text is counted too
+		r.Text = body.Error
+	}
+	s.opt.Refusals.Add(r)
 }
 
 // handleFault answers a request that could not be read.
@@ -258,6 +276,9 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 	if c, ok := ctx.Conn().(*conn); ok {
 		if !c.heard.Load() {
 			_ = c.Conn.Close() // there was no request, so there is no reply
+		} else {
+			s.opt.Refusals.Add(refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(code),
+				Client: c.RemoteAddr().String(), Text: text})
 		}
 		c.linger = true
 		c.enter(writing)

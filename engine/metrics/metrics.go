@@ -15,6 +15,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/device"
 	"nereid/engine/gpumem"
+	"nereid/engine/refusals"
 	"nereid/engine/stats"
 	"nereid/engine/system/proc"
 )
@@ -56,6 +57,8 @@ type Options struct {
 	GPUMemory *gpumem.Memory
 	// PinnedBytes is the size of the pool of pinned memory. As in Triton it is shown without a GPU too.
 	PinnedBytes int64
+	// Refusals are those of the front ends; nil: their family has no samples.
+	Refusals *refusals.Log
 	// Version is that of the program, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -193,6 +196,14 @@ func (e *Exporter) machine(w *writer) {
 // own writes the families that Triton does not have.
 func (e *Exporter) own(w *writer) {
 	e.histogram(w)
+	w.family("nereid_request_refused_total",
+		"Requests answered with an error for which no model is at fault, by cause", "counter")
+	counts, _ := e.o.Refusals.Counts()
+	for i := range counts {
+		c := &counts[i]
+		w.start("nereid_request_refused_total", "protocol", c.Protocol, "cause", c.Cause)
+		w.end(whole(c.Total))
+	}
 	w.family("nereid_build_info", "Version of the program, as labels; the value is always 1", "gauge")
 	w.start("nereid_build_info", "version", e.o.Version, "go_version", runtime.Version())
 	w.end("1")

@@ -132,6 +132,16 @@ export async function runtime({ base, page, report }) {
     await shot(page, "19-failures");
   });
 
+  await report.step("refused requests are charted by cause and listed", async () => {
+    const { http } = (await api(base, "GET", "/api/server")).addresses;
+    report.check((await fetch(`http://${http}/v2/e2e_no_such_path`)).status === 404, "an unknown path is not found");
+    await page.goto(`${base}/#/history`);
+    await page.getByRole("cell", { name: "GET /v2/e2e_no_such_path" }).first().waitFor();
+    await page.getByRole("button", { name: /HTTP: not found \(\d+\)/ }).waitFor();
+    await shot(page, "19-refused");
+    await axe(page, report, "refused requests");
+  });
+
   await report.step("an environment that cannot be built shows what the installer said", async () => {
     make("e2e_environment", { "config.pbtxt": config, "requirements.txt": "--no-index\n./nereid_e2e_none-1.0-py3-none-any.whl\n", "1/model.py": python("            pass") });
     await until("e2e_environment", (m) => m.versions.some((v) => v.state === "UNAVAILABLE" && v.reason.includes("cannot be built from")));

@@ -15,6 +15,7 @@ import (
 	"nereid/app/console/rest"
 	"nereid/app/console/stream"
 	record "nereid/app/history"
+	"nereid/engine/refusals"
 	"nereid/store"
 )
 
@@ -23,6 +24,7 @@ type Handler struct {
 	Store    *store.Store
 	Recorder *record.Recorder
 	Streams  *stream.Hub
+	Refusals *refusals.Log // nil: none
 }
 
 // Listener returns the functions by which the recorder publishes to the event streams.

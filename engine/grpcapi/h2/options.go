@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine/tensor"
 )
@@ -41,6 +43,9 @@ type Options struct {
 	StallTimeout time.Duration
 	// MaxConnections bounds the connections; others are closed at once. 0: 65536.
 	MaxConnections int
+
+	// Failed, if not nil, is called for each call that ends with another status than OK. It must not block.
+	Failed func(method string, client net.Addr, st *grpcstatus.Status)
 
 	// Keepalive's zero fields mean: no idle limit, no age limit, no grace limit, 2 h, 20 s.
 	Keepalive keepalive.ServerParameters

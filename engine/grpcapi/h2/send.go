@@ -284,6 +284,9 @@ func (c *conn) finish(s *Stream, err error) {
 	st := statusOK
 	if err != nil {
 		st = statusOf(err)
+		if c.srv.o.Failed != nil {
+			c.srv.o.Failed(s.req.path, c.nc.RemoteAddr(), st)
+		}
 	}
 	switch st.Code() {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:

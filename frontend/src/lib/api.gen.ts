@@ -910,6 +910,44 @@ export interface WarmupResult {
   source: string;
 }
 
+/**
+ * Refused answers GET /api/refused: requests that the inference services refused, since the server started. They are in
+ * memory only.
+ */
+export interface Refused {
+  /** EndMs is the end of the last second of PerSecond. */
+  endMs: number;
+  causes: RefusedCause[];
+  /** Last are the last 200, newest first. */
+  last: RefusedRequest[];
+}
+
+/** RefusedCause counts the requests that were refused for one cause over one protocol. */
+export interface RefusedCause {
+  protocol: string;
+  /**
+   * Cause is "invalid", "unauthenticated", "forbidden", "not_found", "unsupported", "timeout", "too_large" or
+   * "unavailable".
+   */
+  cause: string;
+  total: number;
+  /** PerSecond are the counts of the last 300 seconds, oldest first. */
+  perSecond: number[];
+}
+
+/** RefusedRequest is one refused request. */
+export interface RefusedRequest {
+  tMs: number;
+  protocol: string;
+  cause: string;
+  /** Target is the method and path, or the gRPC method; empty if the request could not be read. */
+  target: string;
+  /** Client is its address. */
+  client: string;
+  /** Text is the error that the client got. */
+  text: string;
+}
+
 /** Server answers GET /api/server. */
 export interface Server {
   /** Name is the name in the reply to GET /v2. */

@@ -186,4 +186,5 @@ export const client = {
     json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),
   events: (q: EventsQuery, s?: AbortSignal) =>
     json<api.Events>("GET", "/api/history/events" + query({ ...q }), undefined, s),
+  refused: (s?: AbortSignal) => json<api.Refused>("GET", "/api/refused", undefined, s),
 };

@@ -1,0 +1,65 @@
+package refusals
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+func TestRefusalsAreCountedByCauseAndSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		add := func(n int, cause string) {
+			for range n {
+				l.Add(Refusal{Protocol: "http", Cause: cause, Target: strings.Repeat("x", 1000)})
+			}
+		}
+		add(3, "not_found")
+		time.Sleep(2 * time.Second)
+		add(500, "invalid")
+		add(1, "") // not a refusal
+		time.Sleep(time.Second)
+		counts, _ := l.Counts()
+		if len(counts) != 2 || counts[0].Cause != "invalid" || counts[0].Total != 500 || counts[1].Total != 3 {
+			t.Fatalf("counts = %+v", counts)
+		}
+		if got := counts[0].PerSecond[Seconds-1]; got != 500 {
+			t.Errorf("%d in the last second, want 500", got)
+		}
+		if got := counts[1].PerSecond[Seconds-3]; got != 3 {
+			t.Errorf("%d three seconds ago, want 3", got)
+		}
+		if last := l.Last(); len(last) != lastKept || len(last[0].Target) != maxText || last[0].Cause != "invalid" {
+			t.Errorf("%d refusals are kept, the first is %+v", len(last), last[0])
+		}
+		time.Sleep(2 * Seconds * time.Second)
+		add(1, "not_found")
+		if counts, _ = l.Counts(); counts[1].Total != 4 || counts[1].PerSecond != [Seconds]uint32{} {
+			t.Errorf("after a long time: %+v", counts[1])
+		}
+	})
+}
+
+func TestLastRefusalsComeNewestFirst(t *testing.T) {
+	l := New()
+	for _, s := range strings.Split(strings.Repeat("a ", lastKept)+"b c", " ") {
+		l.Add(Refusal{Protocol: "grpc", Cause: "invalid", Text: s})
+	}
+	if last := l.Last(); last[0].Text != "c" || last[1].Text != "b" || last[2].Text != "a" || len(last) != lastKept {
+		t.Errorf("last = %+v", last[:3])
+	}
+	var none *Log
+	none.Add(Refusal{Cause: "invalid"})
+	if counts, _ := none.Counts(); counts != nil || none.Last() != nil {
+		t.Error("a nil log has entries")
+	}
+}
+
+func TestFailuresOfModelsAreNoRefusals(t *testing.T) {
+	if HTTPCause(500) != "" || HTTPCause(200) != "" || GRPCCause(codes.Internal) != "" || GRPCCause(codes.OK) != "" {
+		t.Error("an answer that is no refusal has a cause")
+	}
+}
