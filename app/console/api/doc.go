@@ -89,6 +89,7 @@
 //
 //	GET    /api/history?model=&version=&from=&to=&step= → History  invalid
 //	GET    /api/history/events?from=&to=&model=&kind=&limit=&before= → Events  invalid
+//	GET    /api/refused → Refused
 //	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server
