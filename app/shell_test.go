@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nereid/app/datadir"
+	"nereid/app/desktop"
 	"nereid/app/options"
 )
 
@@ -27,6 +28,12 @@ func TestShellAroundTheServer(t *testing.T) {
 	around := &shell{
 		pick: func(context.Context, bool) (string, error) { return "/picked", nil },
 		keep: func(bool) {},
+		configure: func(own *desktop.Settings) {
+			if own == nil {
+				t.Error("the window has no settings")
+			}
+			calls = append(calls, "configure")
+		},
 		wrap: func(next http.Handler) http.Handler {
 			calls = append(calls, "wrap")
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +86,7 @@ func TestShellAroundTheServer(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("serve = %v", err)
 	}
-	if got := strings.Join(calls, ", "); got != "wrap, opened "+dir+", closing" {
+	if got := strings.Join(calls, ", "); got != "configure, wrap, opened "+dir+", closing" {
 		t.Errorf("calls: %s", got)
 	}
 }
