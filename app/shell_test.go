@@ -26,14 +26,9 @@ func TestShellAroundTheServer(t *testing.T) {
 	var calls []string
 	opened := make(chan string, 1)
 	around := &shell{
-		pick: func(context.Context, bool) (string, error) { return "/picked", nil },
-		keep: func(bool) {},
-		configure: func(own *desktop.Settings) {
-			if own == nil {
-				t.Error("the window has no settings")
-			}
-			calls = append(calls, "configure")
-		},
+		pick:      func(context.Context, bool) (string, error) { return "/picked", nil },
+		keep:      func(bool) {},
+		configure: func(*desktop.Settings) { calls = append(calls, "configure") },
 		wrap: func(next http.Handler) http.Handler {
 			calls = append(calls, "wrap")
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -117,8 +117,8 @@ func (p *Pool) release(n int64) {
 	}
 }
 
-// returnLater returns memory to the operating system when nothing large has been released for a while, and at the latest
-// at a given time. released is what was released until now.
+// returnLater returns memory to the operating system when nothing large has been released for a while, at the latest at
+// a given time. released is what was released until now.
 func (p *Pool) returnLater(released int64, latest time.Time) {
 	time.AfterFunc(returnDelay, func() {
 		if now := p.released.Load(); now != released && time.Now().Before(latest) {
