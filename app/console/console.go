@@ -24,6 +24,7 @@ import (
 	"nereid/app/console/tasks"
 	"nereid/app/console/tuning"
 	record "nereid/app/history"
+	"nereid/app/logging"
 	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/refusals"
@@ -41,6 +42,8 @@ type Options struct {
 	// Page has index.html at its root. Without that the console says how to build the page.
 	Page fs.FS
 	Log  *slog.Logger // nil: none
+	// LogControl has the lines and the levels of the log that the page shows; nil: it shows none.
+	LogControl *logging.Control
 	// Memory counts the JSON bodies of requests and replies; nil: they are not counted.
 	Memory *tensor.Budget
 	// Refusals are those of the inference services; nil: they are not shown.
@@ -89,6 +92,7 @@ type Console struct {
 	server       *machine.Server
 	monitor      *machine.Monitor
 	runtime      *machine.Runtime
+	logs         *machine.Logs
 	frameworks   *machine.Frameworks
 	access       *settings.Access
 	window       *settings.Window
@@ -157,6 +161,7 @@ func (c *Console) connect(o *Options) (err error) {
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}
 	c.monitor = &machine.Monitor{Engine: o.Engine, GPUs: o.Check.Machine, HostPolicies: o.HostPolicies}
+	c.logs = &machine.Logs{Control: o.LogControl}
 	c.runtime = &machine.Runtime{Catalog: c.catalog, Environment: o.Environment}
 	c.frameworks = &machine.Frameworks{Installer: o.Frameworks, Catalog: c.catalog, Engine: o.Engine,
 		Streams: c.streams, Tasks: c.tasks, Log: o.Log}

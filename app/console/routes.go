@@ -34,6 +34,8 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/api/history", rest.Reply(c.history.Series)},
 		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
 		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests)},
+		{"GET", "/api/logs", rest.Reply(c.logs.Read)},
+		{"PUT", "/api/logs/settings", rest.Call(c.logs.Set)},
 		{"GET", "/api/events", rest.Raw(c.serveStream)},
 		{"GET", "/api/access", rest.Reply(c.access.State)},
 		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(http.StatusCreated)},

@@ -50,9 +50,11 @@ type handler struct {
 	group   string // of WithGroup, with a dot at the end
 }
 
-// Control changes the settings of a log while the program runs. Its methods may be called concurrently.
+// Control changes the settings of a log while the program runs, and keeps its newest lines in memory. Its methods may
+// be called concurrently.
 type Control struct {
-	v atomic.Pointer[engine.LogSettings]
+	v    atomic.Pointer[engine.LogSettings]
+	ring *ring
 }
 
 var _ engine.LogControl = (*Control)(nil)
@@ -95,7 +97,7 @@ func (l *lockedWriter) write(b []byte) error {
 }
 
 func newHandler(o Options, w io.Writer) *handler {
-	control := &Control{}
+	control := &Control{ring: newRing()}
 	control.v.Store(&o.Settings)
 	return &handler{out: &lockedWriter{w: w}, control: control, pid: os.Getpid(), raw: o.Raw}
 }
@@ -127,6 +129,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
+	h.control.ring.add(&r, attrs)
 	switch {
 	case table:
 		b = append(append(append(b, '\n'), r.Message...), '\n')

@@ -27,6 +27,8 @@
 //	GET    /api/frameworks → Frameworks
 //	POST   /api/frameworks/{name}/install InstallFramework → 202 Framework  not_found, consent, conflict
 //	DELETE /api/frameworks/{name}/install → Framework  not_found, conflict (not being installed)
+//	GET    /api/logs?after=&level=&model=&text=&source= → Logs  invalid; level is the lowest, source server or process
+//	PUT    /api/logs/settings SetLog → LogSettings
 //	POST   /api/client-errors ClientError → 204  an error of the page; logged, at most 10 a minute
 //
 // Models

@@ -552,6 +552,55 @@ export interface LoadPoint {
   stable: boolean;
 }
 
+/** Logs answers GET /api/logs: lines of the server's log that are still in memory, the oldest first. */
+export interface Logs {
+  lines: LogLine[];
+  /** Next is the value of after that continues here. */
+  next: number;
+  /** Missed counts lines that left memory between after and the first line that is kept. */
+  missed: number;
+  /** LeftOut counts older lines that match and are above the limit. */
+  leftOut: number;
+  settings: LogSettings;
+}
+
+/** LogLine is a line of the log. */
+export interface LogLine {
+  /** Seq grows with each line, also over restarts of the server. */
+  seq: number;
+  tMs: number;
+  level: LogLevel;
+  text: string;
+  /** Values are the line's named values, in the form of the log: "model=digits version=1". */
+  values: string;
+  /** Source is the place in the program's code, such as "poll.go:12". */
+  source: string;
+  /** Process: a model's process wrote the line. */
+  process: boolean;
+}
+
+/** LogLevel is the level of a line. */
+export type LogLevel = "verbose" | "info" | "warning" | "error";
+
+/** LogSettings are the levels that are written to the log. They are the settings of Triton's logging extension. */
+export interface LogSettings {
+  info: boolean;
+  warning: boolean;
+  error: boolean;
+  /** Verbose is 0 for no verbose lines. */
+  verbose: number;
+  /** File is the log's file; empty: standard error. */
+  file: string;
+}
+
+/** SetLog changes levels of the log at once, until the server ends. What is null or absent stays. */
+export interface SetLog {
+  info: boolean | null;
+  warning: boolean | null;
+  error: boolean | null;
+  verbose: number | null;
+}
+
 /** Machine answers GET /api/machine and is the stream's topic machine: the load of the machine on which the server runs. */
 export interface Machine {
   /** TMs is when it was read. */

@@ -122,6 +122,15 @@ export interface EventsQuery {
   before?: number;
 }
 
+export interface LogsQuery {
+  after?: number;
+  /** The lowest level. */
+  level?: api.LogLevel;
+  model?: string;
+  text?: string;
+  source?: "" | "server" | "process";
+}
+
 export const client = {
   openSession: async (r: api.OpenSession) => void (await call("POST", "/api/session", r)),
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
@@ -181,6 +190,9 @@ export const client = {
   createToken: (r: api.NewToken) => json<api.MadeToken>("POST", "/api/access/tokens", r),
   revokeToken: (id: string) => json<api.Access>("DELETE", `/api/access/tokens/${seg(id)}`),
   setNetwork: (r: api.SetNetwork) => json<api.Access>("PUT", "/api/access/network", r),
+
+  logs: (q: LogsQuery, s?: AbortSignal) => json<api.Logs>("GET", "/api/logs" + query({ ...q }), undefined, s),
+  setLog: (r: api.SetLog) => json<api.LogSettings>("PUT", "/api/logs/settings", r),
 
   history: (q: HistoryQuery, s?: AbortSignal) =>
     json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),

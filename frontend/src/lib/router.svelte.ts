@@ -7,11 +7,21 @@ export type Route =
   | { view: "models" }
   | { view: "model"; name: string; tab: Tab }
   | { view: "history" }
+  | { view: "logs"; name: string }
   | { view: "server" }
   | { view: "settings" };
 
 function isTab(s: string | undefined): s is Tab {
   return tabs.some((t) => t === s);
+}
+
+/** The text of an escaped part of a hash; empty if its escapes are broken. */
+function decoded(part: string | undefined): string {
+  try {
+    return decodeURIComponent(part ?? "");
+  } catch {
+    return "";
+  }
 }
 
 /** Parses a location hash. An unknown hash is the list of models. */
@@ -24,6 +34,7 @@ export function parse(hash: string): Route {
       return { view: "models" }; // a broken escape
     }
   }
+  if (view === "logs") return { view, name: decoded(name) };
   if (view === "history" || view === "server" || view === "settings") return { view };
   return { view: "models" };
 }
@@ -31,6 +42,7 @@ export function parse(hash: string): Route {
 export const href = {
   models: "#/models",
   history: "#/history",
+  logs: (model = "") => (model ? `#/logs/${encodeURIComponent(model)}` : "#/logs"),
   server: "#/server",
   settings: "#/settings",
   model: (name: string, tab: Tab = "overview") =>
