@@ -88,7 +88,7 @@ func (s *Set) end(r *run) {
 		b.Remove(r.id)
 	}
 	if r.slot != nil {
-		r.slot.Release(false)
+		r.slot.Release()
 		r.slot.Leave()
 	}
 	s.mu.Lock()
@@ -259,9 +259,9 @@ func (s *Set) closeInstance(r *run) {
 
 // loop executes the batches of one instance under ctx, until pull ends or there are no more.
 func (s *Set) loop(pull, ctx context.Context, r *run) {
-	var gate sched.Gate
+	var gate *sched.Gate
 	if r.slot != nil {
-		gate = func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }
+		gate = &sched.Gate{Pass: func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }}
 	}
 	series := s.series(r)
 	slice := newSlice(&s.o)
@@ -280,8 +280,13 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 			}
 			r.turn.Unlock()
 		}
-		if r.slot != nil {
-			r.slot.Release(b != nil)
+		switch {
+		case gate == nil:
+		case b != nil:
+			gate.Passed = r.slot.Renew()
+		default:
+			gate.Passed = false
+			r.slot.Release()
 		}
 		slice.yield()
 	}

@@ -320,7 +320,7 @@ type endless struct {
 	stop atomic.Bool
 }
 
-func (e *endless) Next(context.Context, sched.InstanceID, sched.Gate) (*infer.Batch, error) {
+func (e *endless) Next(context.Context, sched.InstanceID, *sched.Gate) (*infer.Batch, error) {
 	if e.stop.Load() {
 		return nil, sched.ErrClosed
 	}

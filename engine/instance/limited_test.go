@@ -112,3 +112,41 @@ func TestMissingResourcesFailTheLoad(t *testing.T) {
 		t.Errorf("left behind: resources %v, instances %v", uses, open)
 	}
 }
+
+// Of two models with one instance each, of which one can run at a time, the one with priority 1 gets two turns for each
+// of the one with priority 2, while both have requests.
+func TestPrioritiesOfTwoModels_C076(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(nil)
+		var running, most atomic.Int32
+		first, firstSet := limitedSet(t, l, limits(1, global("R", 1)), 1, &running, &most)
+		second, secondSet := limitedSet(t, l, limits(2, global("R", 1)), 1, &running, &most)
+		var wg sync.WaitGroup
+		var answered [2]atomic.Int32
+		for range 100 {
+			for i, o := range []Options{first, second} {
+				q := infer.NewDetached()
+				q.BatchSize = 8 // fills a batch
+				if err := o.Batcher.Enqueue(q); err != nil {
+					t.Fatal(err)
+				}
+				wg.Go(func() {
+					defer q.Release()
+					late, cancel := context.WithTimeout(t.Context(), 90*time.Millisecond+time.Microsecond)
+					defer cancel()
+					if _, err := q.Next(late); err == nil {
+						answered[i].Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if a, b := answered[0].Load(), answered[1].Load(); a < 58 || a > 62 || a+b != 90 {
+			t.Errorf("%d and %d answered in the time of 90 executions, want 60 and 30 or so", a, b)
+		}
+		first.Batcher.Close()
+		second.Batcher.Close()
+		firstSet.Close(t.Context())
+		secondSet.Close(t.Context())
+	})
+}

@@ -48,13 +48,13 @@ type resource struct {
 	wanted      bool // by an instance that waits and comes first; only inside dispatch
 }
 
-// Slot is an instance's place in the limiter. Acquire and Release are called by one goroutine, in turn.
+// Slot is an instance's place in the limiter. Acquire, Renew and Release are called by one goroutine, in turn.
 type Slot struct {
 	l        *Limiter
 	need     map[resourceKey]uint32
 	priority uint64
 	grant    chan struct{} // capacity 1
-	held     bool          // of the goroutine that calls Acquire and Release
+	held     bool          // of the goroutine that calls Acquire, Renew and Release
 
 	next uint64 // guarded by l.mu, as is all below: the turn of its next execution
 	turn uint64
@@ -172,14 +172,7 @@ func (l *Limiter) set(limits map[resourceKey]uint32) {
 func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 	l := s.l
 	l.mu.Lock()
-	s.turn = max(s.next, l.now)
-	l.seq++
-	s.seq = l.seq
-	at, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *Slot) int {
-		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.seq, b.seq))
-	})
-	l.waiting = slices.Insert(l.waiting, at, s)
-	l.dispatch()
+	l.await(s)
 	l.mu.Unlock()
 	var err error
 	select {
@@ -202,19 +195,48 @@ func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 	return err
 }
 
-// Release returns what the instance holds, if anything. ran says that it executed, which counts as its turn.
-func (s *Slot) Release(ran bool) {
+// Release returns what the instance holds, if anything. It did not execute.
+func (s *Slot) Release() {
 	if !s.held {
 		return
 	}
 	s.held = false
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if ran {
-		s.next = s.turn + s.priority
-	}
 	s.giveBack()
 	s.l.dispatch()
+}
+
+// Renew ends the turn of an instance that has executed, and reports whether the next turn is its own again: then it
+// holds what it needs, as after Acquire. Otherwise it holds nothing. If it gave back first and asked later, it would
+// always come after the others that wait, whatever its priority.
+func (s *Slot) Renew() bool {
+	l := s.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.next = s.turn + s.priority
+	s.giveBack()
+	l.await(s)
+	select {
+	case <-s.grant:
+	default:
+		s.held = false
+		l.waiting = slices.DeleteFunc(l.waiting, func(w *Slot) bool { return w == s })
+		l.dispatch()
+	}
+	return s.held
+}
+
+// await lets an instance wait for its turn. l.mu is held.
+func (l *Limiter) await(s *Slot) {
+	s.turn = max(s.next, l.now)
+	l.seq++
+	s.seq = l.seq
+	at, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *Slot) int {
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.seq, b.seq))
+	})
+	l.waiting = slices.Insert(l.waiting, at, s)
+	l.dispatch()
 }
 
 // giveBack returns the resources of a slot. l.mu is held.

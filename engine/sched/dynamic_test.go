@@ -154,10 +154,10 @@ func TestQueueIsExecutedAfterClose(t *testing.T) {
 func TestGateIsCalledBeforeTheBatchIsFormed(t *testing.T) {
 	d := NewDynamic(Policy{MaxBatchSize: 8})
 	enqueue(t, d, 1)
-	b, err := d.Next(t.Context(), 0, func(context.Context) error {
+	b, err := d.Next(t.Context(), 0, &Gate{Pass: func(context.Context) error {
 		enqueue(t, d, 2) // comes while the gate is shut
 		return nil
-	})
+	}})
 	if err != nil || b.Rows != 3 {
 		t.Fatalf("Next = %+v, %v; want 3 rows", b, err)
 	}

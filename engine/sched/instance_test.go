@@ -200,7 +200,7 @@ func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 			d := NewDynamic(Policy{MaxBatchSize: 8})
 			ctx, leave := context.WithCancel(t.Context())
 			var shut atomic.Bool
-			run := func(ctx context.Context, id InstanceID, each time.Duration, gate Gate) {
+			run := func(ctx context.Context, id InstanceID, each time.Duration, gate *Gate) {
 				for ctx.Err() == nil {
 					b, err := d.Next(ctx, id, gate)
 					if err != nil {
@@ -221,13 +221,13 @@ func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 				}
 				return time.Since(start)
 			}
-			go run(ctx, 0, ms, func(ctx context.Context) error {
+			go run(ctx, 0, ms, &Gate{Pass: func(ctx context.Context) error {
 				if shut.Load() {
 					<-ctx.Done()
 					return ctx.Err()
 				}
 				return nil
-			})
+			}})
 			for range 20 {
 				ask()
 			}
@@ -254,14 +254,33 @@ func TestNextReturnsNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})
 		r := enqueue(t, d, 1)[0]
-		b, err := d.Next(t.Context(), 0, func(context.Context) error {
+		b, err := d.Next(t.Context(), 0, &Gate{Pass: func(context.Context) error {
 			r.Cancel()
 			return nil
-		})
+		}})
 		if b != nil || err != nil {
 			t.Errorf("Next = %+v, %v; want nothing", b, err)
 		}
 	})
+}
+
+// An instance that has passed its gate does not wait for work, with any scheduler, and takes what is there.
+func TestNextDoesNotWaitBeyondTheGate(t *testing.T) {
+	dynamic, sequences := NewDynamic(Policy{MaxBatchSize: 8}), NewSequences(SequencePolicy{Slots: 1, Idle: time.Hour})
+	sequences.Attach(0)
+	for _, b := range []Batcher{dynamic, sequences} {
+		if got, err := b.Next(t.Context(), 0, &Gate{Passed: true}); got != nil || err != nil {
+			t.Errorf("%T without work: Next = %+v, %v; want nothing", b, got, err)
+		}
+		if err := b.Enqueue(sequenceRequest(1, starts, 5)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Next(t.Context(), 0, &Gate{Passed: true})
+		if err != nil || got == nil {
+			t.Fatalf("%T: Next = %+v, %v; want a batch", b, got, err)
+		}
+		finish(got)
+	}
 }
 
 func TestAnErrorOfTheGateWakesAnotherInstance(t *testing.T) {
@@ -270,12 +289,12 @@ func TestAnErrorOfTheGateWakesAnotherInstance(t *testing.T) {
 		got := make(chan *infer.Batch)
 		for id := range InstanceID(2) { // the one that is woken first has no leave
 			go func() {
-				b, _ := d.Next(t.Context(), id, func(context.Context) error {
+				b, _ := d.Next(t.Context(), id, &Gate{Pass: func(context.Context) error {
 					if id == 1 {
 						return errCancelled
 					}
 					return nil
-				})
+				}})
 				if b != nil {
 					got <- b
 				}

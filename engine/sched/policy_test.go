@@ -345,7 +345,7 @@ func TestCancelledRequestsLeaveAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Close()
-		shut := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		shut := &Gate{Pass: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {

@@ -32,10 +32,9 @@ type Batcher interface {
 	// Next waits until a batch is due for an instance and returns it. The caller then owns the batch and one reference
 	// on each of its requests. It returns ErrClosed when the scheduler is closed and empty, or ctx's error.
 	//
-	// If gate is not nil, Next calls it when work is due, before it forms the batch. After gate has returned nil, Next
-	// does not wait any more. If other instances have taken the work meanwhile, Next returns nil, and the caller must
-	// return what it acquired with gate.
-	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
+	// If gate is not nil, Next passes it when work is due, before it forms the batch. Beyond the gate, Next does not
+	// wait. If there is no work then, Next returns nil, and the caller must return what it acquired with the gate.
+	Next(ctx context.Context, inst InstanceID, gate *Gate) (*infer.Batch, error)
 }
 
 // Binder is a Batcher that binds requests to instances.
@@ -78,8 +77,13 @@ type Serial interface {
 	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
 }
 
-// Gate acquires the permission to execute, for example from the rate limiter. It may block. An error ends Next.
-type Gate func(ctx context.Context) error
+// Gate is the permission to execute, for example that of the rate limiter.
+type Gate struct {
+	// Pass acquires it. It may block. An error ends Next.
+	Pass func(ctx context.Context) error
+	// Passed says that the caller of Next has it already.
+	Passed bool
+}
 
 // fail answers requests that have left the queue. It is called without a lock.
 func fail(requests []*infer.Request, err error) {

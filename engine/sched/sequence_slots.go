@@ -156,11 +156,11 @@ func (s *Sequences) returned(b *slots, now infer.Stamp) {
 }
 
 // Next returns the next batch for an instance; see Batcher.
-func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error) {
+func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate *Gate) (*infer.Batch, error) {
 	if s.policy.MaxBatchSize > 1 {
 		runtime.Gosched() // as in Dynamic.Next: requests that arrive at the same moment join the batch
 	}
-	passed := gate == nil
+	passed := gate == nil || gate.Passed
 	s.mu.Lock()
 	defer s.unlock()
 	b := s.attach(inst)
@@ -172,7 +172,7 @@ func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate Gate) (*infe
 		case n > 0 && passed:
 			return s.cut(b, n), nil
 		case n > 0:
-			s.unlocked(func() { err = gate(ctx) })
+			s.unlocked(func() { err = gate.Pass(ctx) })
 			passed = err == nil
 		case passed && gate != nil: // the work is gone, and the caller must not wait with what the gate acquired
 			return nil, nil

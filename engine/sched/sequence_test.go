@@ -359,7 +359,7 @@ func TestSequencesReturnNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	if err := s.Enqueue(r); err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.Next(t.Context(), 0, func(context.Context) error { r.Cancel(); return nil })
+	b, err := s.Next(t.Context(), 0, &Gate{Pass: func(context.Context) error { r.Cancel(); return nil }})
 	if b != nil || err != nil {
 		t.Fatalf("%v, %v; want nothing", b, err)
 	}
@@ -371,7 +371,7 @@ func TestSequencesReturnNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	if err := s.Enqueue(again); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Next(t.Context(), 0, func(context.Context) error { return refused }); !errors.Is(err, refused) {
+	if _, err := s.Next(t.Context(), 0, &Gate{Pass: func(context.Context) error { return refused }}); !errors.Is(err, refused) {
 		t.Errorf("%v, want the gate's error", err)
 	}
 	if err := answerOf(t, again); !errors.Is(err, errInstanceGone) {
