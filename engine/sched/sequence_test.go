@@ -371,7 +371,8 @@ func TestSequencesReturnNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	if err := s.Enqueue(again); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Next(t.Context(), 0, &Gate{Pass: func(context.Context) error { return refused }}); !errors.Is(err, refused) {
+	shut := &Gate{Pass: func(context.Context) error { return refused }}
+	if _, err := s.Next(t.Context(), 0, shut); !errors.Is(err, refused) {
 		t.Errorf("%v, want the gate's error", err)
 	}
 	if err := answerOf(t, again); !errors.Is(err, errInstanceGone) {
