@@ -56,14 +56,16 @@ func TestSharedMemoryControl(t *testing.T) {
 			&inferencepb.SystemSharedMemoryRegisterRequest{Name: name, Key: key, Offset: offset, ByteSize: size})
 		return err
 	}
+	t.Run("DV93 a region without a name", func(t *testing.T) {
+		wantStatus(t, register("", 1, 8), codes.InvalidArgument,
+			"'region name' is necessary to register system shared memory region")
+	})
 	t.Run("B065 system regions", func(t *testing.T) {
 		wantStatus(t, register("a", 8, 16), codes.OK, "")
 		wantStatus(t, register("b", 0, 64), codes.OK, "")
 		wantStatus(t, register("a", 0, 64), codes.AlreadyExists, "shared memory region 'a' already in manager")
 		wantStatus(t, register("c", 1, 64), codes.InvalidArgument,
 			"failed to register shared memory region 'c': invalid args")
-		wantStatus(t, register("", 1, 8), codes.InvalidArgument, // DV93
-			"'region name' is necessary to register system shared memory region")
 		wantStatus(t, register("c", math.MaxUint64, 2), codes.InvalidArgument,
 			"failed to register shared memory region 'c': invalid args")
 		out, err := c.SystemSharedMemoryStatus(t.Context(), &inferencepb.SystemSharedMemoryStatusRequest{})

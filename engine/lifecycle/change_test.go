@@ -244,7 +244,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 
 // B20: if two repositories contain a model of the same name, neither is loaded, but a loaded one stays in service
 // (DV91). When one is removed, the other is loaded.
-func TestDuplicateNameIsNotServed_A003_B20(t *testing.T) {
+func TestDuplicateNameIsNotServed_A003_B20_DV91(t *testing.T) {
 	for _, gone := range []string{"first", "second"} {
 		t.Run(gone+" goes", func(t *testing.T) {
 			second := t.TempDir()
