@@ -232,11 +232,14 @@ func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 				ask()
 			}
 			go run(t.Context(), 1, 20*ms, nil)
+			fast := 0
 			for range 20 {
-				ask()
+				if ask() <= 2*ms {
+					fast++
+				}
 			}
-			if took := ask(); took > 2*ms {
-				t.Errorf("%v with the fast instance", took)
+			if fast <= 10 { // the slow one may take a request while the fast one passes its gate
+				t.Errorf("the fast instance executed %d of 20 requests", fast)
 			}
 			tt.end(d, leave, &shut)
 			for range 3 {
