@@ -242,7 +242,7 @@ func (s *Server) mayCall(ctx context.Context, method string, group restrict.Grou
 
 // refused counts a call that ends with a status if that is a refusal.
 func (s *Server) refused(method string, client net.Addr, st *grpcstatus.Status) {
-	s.refusals.Add(refusals.Refusal{Protocol: "grpc", Cause: refusals.GRPCCause(st.Code()), Target: method,
+	s.refusals.Add(refusals.Refusal{Protocol: "grpc", Cause: refusals.GRPCCause(st), Target: method,
 		Client: client.String(), Text: st.Message()})
 }
 

@@ -77,6 +77,7 @@ type response struct {
 	encoding    string         // Content-Encoding
 	accept      bool           // send Accept-Encoding: gzip, deflate
 	challenge   bool           // send WWW-Authenticate: Bearer
+	cancelled   bool           // the client has left, or the model says so: the reply is no refusal
 	closeAfter  bool           // close the connection after the reply
 	timing      string         // Server-Timing
 	loadReport  string         // endpoint-load-metrics
@@ -211,6 +212,7 @@ func (x *exchange) failWith(contentType string, err error) {
 	} else if code == 0 {
 		code = httpStatus(err)
 	}
+	x.cancelled = status.CodeOf(err) == status.Cancelled
 	x.fail(code, contentType, err.Error())
 }
 

@@ -95,7 +95,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.reset()
 	readHead(x, ctx)
 	s.serve(x)
-	if x.status >= 400 {
+	if x.status >= 400 && !x.cancelled {
 		s.refused(x)
 	}
 	s.send(x, ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Seconds is how many seconds of counts a Log has.
@@ -156,8 +157,8 @@ func HTTPCause(status int) string {
 }
 
 // GRPCCause is HTTPCause for gRPC.
-func GRPCCause(code codes.Code) string {
-	switch code {
+func GRPCCause(st *status.Status) string {
+	switch st.Code() {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.AlreadyExists:
 		return "invalid"
 	case codes.Unauthenticated:
@@ -169,6 +170,10 @@ func GRPCCause(code codes.Code) string {
 	case codes.Unimplemented:
 		return "unsupported"
 	case codes.ResourceExhausted:
+		// As over HTTP: what finds no memory is unavailable. The texts of tensor.Budget name its option.
+		if strings.Contains(st.Message(), "--request-memory-limit") {
+			return "unavailable"
+		}
 		return "too_large"
 	case codes.Unavailable:
 		return "unavailable"

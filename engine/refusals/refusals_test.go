@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"nereid/engine/tensor"
 )
 
 func TestRefusalsAreCountedByCauseAndSecond(t *testing.T) {
@@ -59,7 +62,23 @@ func TestLastRefusalsComeNewestFirst(t *testing.T) {
 }
 
 func TestFailuresOfModelsAreNoRefusals(t *testing.T) {
-	if HTTPCause(500) != "" || HTTPCause(200) != "" || GRPCCause(codes.Internal) != "" || GRPCCause(codes.OK) != "" {
+	internal := GRPCCause(status.New(codes.Internal, ""))
+	if HTTPCause(500) != "" || HTTPCause(200) != "" || internal != "" || GRPCCause(nil) != "" {
 		t.Error("an answer that is no refusal has a cause")
+	}
+}
+
+func TestWhatFindsNoMemoryIsNotTooLarge(t *testing.T) {
+	for _, used := range []int64{0, 1 << 20} { // more than there is, and more than is left
+		memory := tensor.NewBudget(1 << 20)
+		memory.Add(used)
+		err := memory.Take(2<<20-used, 0)
+		if got := GRPCCause(status.New(codes.ResourceExhausted, err.Error())); got != "unavailable" {
+			t.Errorf("the cause of %q is %q", err, got)
+		}
+	}
+	large := status.New(codes.ResourceExhausted, "grpc: received message larger than max")
+	if got := GRPCCause(large); got != "too_large" {
+		t.Errorf("the cause of a large message is %q", got)
 	}
 }
