@@ -310,7 +310,7 @@ func TestTritonserverOptions(t *testing.T) {
 				return c.Trace.Settings.Mode == "opentelemetry" && c.Trace.Settings.Rate == 0 &&
 					tel.URL == "http://c:4318/v1/traces" && slices.Equal(tel.Resource,
 					[][2]string{{"service.name", "x=y"}}) &&
-					tel.MaxQueueSize == 7 && tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
+					tel.MaxQueueSize == 7 && *tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
 			}, refused: []string{"--trace-config=opentelemetry,resource=x",
 				"--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
 		{name: "--backend-directory", args: []string{"--backend-directory=/x"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"nereid/engine/trace"
 )
@@ -60,7 +61,8 @@ func (c *Config) setTrace(key, v string) error {
 	case "opentelemetry,bsp_max_export_batch_size":
 		return integer(0, math.MaxInt32, &tel.MaxExportBatchSize)(v)
 	case "opentelemetry,bsp_schedule_delay":
-		return milliseconds(0, &tel.ScheduleDelay)(v)
+		tel.ScheduleDelay = new(time.Duration)
+		return milliseconds(0, tel.ScheduleDelay)(v)
 	}
 	return fmt.Errorf("unknown key %q; known are level, rate, count, mode, triton,file, triton,log-frequency, "+
 		"opentelemetry,url, opentelemetry,resource, opentelemetry,bsp_max_queue_size, "+

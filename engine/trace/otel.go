@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -24,12 +25,14 @@ import (
 // Telemetry configures the export to an OpenTelemetry collector. Where a field is empty, the OTEL_ environment
 // variables of the OpenTelemetry specification apply.
 type Telemetry struct {
-	URL      string      // of the collector's OTLP/HTTP endpoint. "": http://localhost:4318/v1/traces
+	// URL of the collector's OTLP/HTTP endpoint. Without a scheme it is http. "": http://localhost:4318/v1/traces
+	URL      string
 	Resource [][2]string // attributes of the sender. The default of service.name is triton-inference-server
-	// The batch span processor's limits. 0: 2048 spans, 5 s, 512 spans.
+	// The batch span processor's limits. 0: 2048 spans, 512 spans.
 	MaxQueueSize       int
-	ScheduleDelay      time.Duration
 	MaxExportBatchSize int
+	// ScheduleDelay is the longest wait between two exports. nil: 5 s. 0: spans are exported at once.
+	ScheduleDelay *time.Duration
 }
 
 // list returns names and values, sorted by name, as the trace extension shows them.
@@ -40,10 +43,14 @@ func (t *Telemetry) list() [][2]string {
 		}
 		return strconv.Itoa(v)
 	}
+	delay := strconv.Itoa(sdk.DefaultScheduleDelay)
+	if t.ScheduleDelay != nil {
+		delay = strconv.FormatInt(t.ScheduleDelay.Milliseconds(), 10)
+	}
 	all := [][2]string{
 		{"bsp_max_export_batch_size", or(t.MaxExportBatchSize, sdk.DefaultMaxExportBatchSize)},
 		{"bsp_max_queue_size", or(t.MaxQueueSize, sdk.DefaultMaxQueueSize)},
-		{"bsp_schedule_delay", or(int(t.ScheduleDelay.Milliseconds()), sdk.DefaultScheduleDelay)},
+		{"bsp_schedule_delay", delay},
 	}
 	var pairs []string
 	for _, r := range t.Resource {
@@ -70,7 +77,11 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 	var opts []otlptracehttp.Option
 	switch {
 	case t.URL != "":
-		opts = append(opts, otlptracehttp.WithEndpointURL(t.URL))
+		endpoint, err := t.endpoint()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, otlptracehttp.WithEndpointURL(endpoint))
 	case os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "":
 		opts = append(opts, otlptracehttp.WithEndpointURL(defaultURL))
 	}
@@ -86,8 +97,8 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 	if t.MaxQueueSize > 0 {
 		batch = append(batch, sdk.WithMaxQueueSize(t.MaxQueueSize))
 	}
-	if t.ScheduleDelay > 0 {
-		batch = append(batch, sdk.WithBatchTimeout(t.ScheduleDelay))
+	if t.ScheduleDelay != nil {
+		batch = append(batch, sdk.WithBatchTimeout(max(*t.ScheduleDelay, time.Millisecond))) // 0 would never sleep
 	}
 	if t.MaxExportBatchSize > 0 {
 		batch = append(batch, sdk.WithMaxExportBatchSize(t.MaxExportBatchSize))
@@ -95,6 +106,20 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()),
 		sdk.WithBatcher(&logged{SpanExporter: out, log: log}, batch...))
 	return &exporter{provider: p, tracer: p.Tracer("triton-server")}, nil
+}
+
+// endpoint returns the URL with its scheme. The SDK would ignore one that it cannot read.
+func (t *Telemetry) endpoint() (string, error) {
+	text := t.URL
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("opentelemetry,url=%s is no address of a collector; "+
+			"write --trace-config=opentelemetry,url=http://<host>:<port>/v1/traces", t.URL)
+	}
+	return text, nil
 }
 
 func (t *Telemetry) resource() (*resource.Resource, error) {

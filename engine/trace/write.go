@@ -45,27 +45,57 @@ func (w *writer) sink(s *setting) (*array, int64) {
 		most = int64(s.Count)
 	}
 	if most == 0 {
-		if w.whole == nil {
-			w.whole = &array{path: w.file}
-		}
-		return w.whole, 0
+		return w.theWhole(), 0
 	}
 	a := w.groups[s]
 	if a == nil {
-		a = &array{path: fmt.Sprintf("%s.%d", w.file, w.index)}
+		a = &array{path: w.numbered(w.index)}
 		w.index++
 		w.groups[s] = a
 	}
 	return a, most
 }
 
-// retire closes a setting's numbered file.
+// retire closes a setting's numbered file. As in Triton, fewer traces than Count go to the file without a number.
 func (w *writer) retire(s *setting) {
-	if a := w.groups[s]; a != nil {
-		delete(w.groups, s)
-		a.flush(w.log)
-		a.close(w.log)
+	a := w.groups[s]
+	if a == nil {
+		return
 	}
+	delete(w.groups, s)
+	a.flush(w.log)
+	a.close(w.log)
+	if s.LogFrequency == 0 && a.traces < int64(s.Count) {
+		if err := w.unnumber(a); err != nil {
+			w.log.Error("traces stay in a numbered file", "file", a.path, "err", err)
+		}
+	}
+}
+
+// unnumber moves the traces of a closed numbered file to the file without a number.
+func (w *writer) unnumber(a *array) error {
+	text, err := os.ReadFile(a.path)
+	if err != nil || len(text) <= len("[]") {
+		return err
+	}
+	whole := w.theWhole()
+	whole.pending = append(append(whole.pending, ','), text[1:len(text)-1]...)
+	if whole.flush(w.log); whole.failed {
+		return nil // flush has logged it
+	}
+	if a.path == w.numbered(w.index-1) {
+		w.index--
+	}
+	return os.Remove(a.path)
+}
+
+func (w *writer) numbered(n int) string { return fmt.Sprintf("%s.%d", w.file, n) }
+
+func (w *writer) theWhole() *array {
+	if w.whole == nil {
+		w.whole = &array{path: w.file}
+	}
+	return w.whole
 }
 
 func (w *writer) flush() {

@@ -1,0 +1,97 @@
+"""Traces of a limited number, and the export to an OpenTelemetry collector."""
+
+import gzip
+import http.server
+import json
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+import tritonclient.http as th
+
+from harness import BINARY, REFERENCE, Server, until
+
+
+def infer(client):
+    a = np.zeros((1, 16), np.int32)
+    inputs = [th.InferInput(n, a.shape, "INT32") for n in ("INPUT0", "INPUT1")]
+    for i in inputs:
+        i.set_data_from_numpy(a)
+    client.infer("sums", inputs)
+
+
+class Collector:
+    """An OTLP/HTTP collector that keeps the bodies of the exports."""
+
+    def __enter__(self):
+        bodies = self.bodies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                bodies.append((self.path, body))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @property
+    def address(self):
+        return "localhost:%d/v1/traces" % self.server.server_port
+
+
+@pytest.mark.skipif(REFERENCE, reason="the collector reads protobuf")
+@pytest.mark.parametrize("scheme", ["", "http://"])
+@pytest.mark.parametrize("delay", ["0", "100"])
+def test_E042_H071_traces_reach_a_collector(good, tmp_path, scheme, delay):
+    """The address of the collector may be written without http://, as in Triton's own tests."""
+    with Collector() as c:
+        options = ("level=TIMESTAMPS", "rate=1", "mode=opentelemetry", f"opentelemetry,url={scheme}{c.address}",
+                   f"opentelemetry,bsp_schedule_delay={delay}")
+        with Server(good, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+            with th.InferenceServerClient(s.http) as client:
+                infer(client)
+                settings = client.get_trace_settings()
+            until(lambda: any(b"InferRequest" in body for _, body in c.bodies), 60, "no spans arrive")
+    assert b"sums" in b"".join(body for _, body in c.bodies)
+    assert {path for path, _ in c.bodies} == {"/v1/traces"}
+    # A client sees what was written.
+    assert (settings["url"], settings["bsp_schedule_delay"]) == (scheme + c.address, delay)
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton starts, and drops the traces")
+@pytest.mark.parametrize("url", ["http://", "http://a b/", "ftp://localhost/v1/traces"])
+def test_E042_an_address_that_is_none_is_refused(good, tmp_path, url):
+    run = subprocess.run(
+        [BINARY, f"--model-repository={good}",
+         "--http-port=0", "--grpc-port=0", "--metrics-port=0", f"--data-dir={tmp_path}/data",
+         "--trace-config=mode=opentelemetry", f"--trace-config=opentelemetry,url={url}"],
+        capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0 and "opentelemetry,url" in run.stderr + run.stdout
+
+
+def test_E038_fewer_traces_than_counted_are_in_the_file_without_number(good, tmp_path):
+    """Triton numbers a file for trace_count only when it has all of them."""
+    file = tmp_path / "t"
+    options = ("level=TIMESTAMPS", "rate=1", "count=3", f"triton,file={file}")
+    with Server(good, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+        with th.InferenceServerClient(s.http) as c:
+            for _ in range(2):
+                infer(c)
+    ids = {e["id"] for e in json.loads(file.read_text())}
+    assert len(ids) == 2 and not (tmp_path / "t.0").exists()
