@@ -148,61 +148,6 @@ func (s *Set) Count() int {
 	return len(s.runs)
 }
 
-// Resize changes the set to new placements while it serves. It adds instances that are missing, by name, warmed; on an
-// error nothing changes. It removes each of the others after its present batch, and waits for these batches until ctx
-// ends. An instance to which sequences are bound leaves after the last of them; Resize does not wait for that.
-func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
-	have, want := map[string]bool{}, map[string]bool{}
-	for _, p := range s.Placements() {
-		have[p.Name] = true
-	}
-	var missing []backend.Placement
-	for _, p := range places {
-		want[p.Name] = true
-		if !have[p.Name] {
-			missing = append(missing, p)
-		}
-	}
-	made, err := s.makeAll(ctx, missing)
-	if err != nil {
-		return err
-	}
-	s.begin(made)
-	var kept, gone []*run
-	s.mu.Lock()
-	for _, r := range s.runs {
-		if want[r.place.Name] {
-			kept = append(kept, r)
-		} else {
-			gone = append(gone, r)
-		}
-	}
-	s.runs = kept
-	s.publishLocked()
-	s.gone = slices.DeleteFunc(append(s.gone, gone...), (*run).ended)
-	s.mu.Unlock()
-	if bound, ok := s.o.Batcher.(sched.Binder); ok {
-		for _, r := range gone { // they finish the sequences bound to them; Resize does not wait for that
-			if r.place.Passive {
-				r.leave()
-				continue
-			}
-			bound.Detach(r.id)
-		}
-		return nil
-	}
-	for _, r := range gone {
-		r.leave()
-	}
-	for _, r := range gone {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
 func (r *run) ended() bool {
 	select {
 	case <-r.done:

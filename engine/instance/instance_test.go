@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
 	"nereid/engine/sched"
 	"nereid/engine/stats"
 	"nereid/engine/status"
@@ -211,6 +212,33 @@ func TestResizeWhileServing(t *testing.T) {
 	if open := m.names(); len(open) != 0 {
 		t.Errorf("instances %v are open after Close", open)
 	}
+}
+
+func TestResizeKeepsInstancesThatOnlyHaveAnotherName(t *testing.T) {
+	m := &fake{execute: answer}
+	o := options(m, "old_0", "old_1")
+	o.Placements[1].RateLimiter = &inferencepb.ModelRateLimiter{Priority: 2}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := places("new_0", "new_1")
+	next[0].RateLimiter = &inferencepb.ModelRateLimiter{Priority: 2}
+	if err := s.Resize(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names(); !slices.Equal(got, []string{"old_0", "old_1"}) {
+		t.Errorf("instances %v after other names, want those from before", got)
+	}
+	next[0].RateLimiter = &inferencepb.ModelRateLimiter{Priority: 3}
+	if err := s.Resize(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names(); !slices.Equal(got, []string{"new_0", "old_0"}) {
+		t.Errorf("instances %v after another priority, want a new one for old_1", got)
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
 }
 
 func TestCloseCancelsExecutionsAtDeadline(t *testing.T) {

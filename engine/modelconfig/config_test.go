@@ -303,7 +303,7 @@ func TestChooseVersions_A046_A047_A048(t *testing.T) {
 	}
 }
 
-func TestOnlyInstanceCountsDiffer(t *testing.T) {
+func TestOnlyInstancesDiffer(t *testing.T) {
 	const base = `name: "m" instance_group [ { count: 1 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`
 	for _, tt := range []struct {
 		other string
@@ -311,13 +311,19 @@ func TestOnlyInstanceCountsDiffer(t *testing.T) {
 	}{
 		{base, false},
 		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`, true},
-		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU } ]`, false},
-		{`name: "m" instance_group [ { count: 5 kind: KIND_GPU }, { count: 2 kind: KIND_GPU } ]`, false},
+		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU } ]`, true},
+		{`name: "m" instance_group [ { name: "a" kind: KIND_GPU }, { name: "b" kind: KIND_CPU }, { kind: KIND_GPU } ]`,
+			true},
+		{`name: "m" instance_group [ { count: 1 kind: KIND_CPU }, { count: 2 kind: KIND_GPU gpus: 1 } ]`, false},
+		{`name: "m" instance_group [ { kind: KIND_CPU rate_limiter { priority: 2 } }, { count: 2 kind: KIND_GPU } ]`,
+			false},
+		{`name: "m"`, false},
+		{`name: "m" instance_group [ { count: 5 kind: KIND_GPU }, { count: 2 kind: KIND_GPU } ]`, true},
 		{`name: "m" max_batch_size: 1 instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`,
 			false},
 	} {
-		if got := modelconfig.OnlyInstanceCountsDiffer(parse(t, base), parse(t, tt.other)); got != tt.want {
-			t.Errorf("OnlyInstanceCountsDiffer(%s) = %v, want %v", tt.other, got, tt.want)
+		if got := modelconfig.OnlyInstancesDiffer(parse(t, base), parse(t, tt.other)); got != tt.want {
+			t.Errorf("OnlyInstancesDiffer(%s) = %v, want %v", tt.other, got, tt.want)
 		}
 	}
 }
