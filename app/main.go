@@ -14,6 +14,7 @@ import (
 	"nereid/app/command"
 	"nereid/app/command/admin"
 	perfcmd "nereid/app/command/perf"
+	"nereid/app/command/terminal"
 	tunecmd "nereid/app/command/tune"
 	"nereid/app/control"
 	"nereid/app/datadir"
@@ -34,6 +35,18 @@ func commands() []command.Command {
 		{Names: []string{"serve"}, Args: "[options]", Run: serveNow, Help: "serve; see nereid serve --help"},
 		{Names: []string{""}, Args: "[options]", Run: startPlain,
 			Help: "serve and open the GUI, in a window where this build has one and else in the browser"},
+		{Names: []string{"list"}, Args: "[options]", Run: terminal.List, Help: "list the models of a server"},
+		{Names: []string{"load"}, Args: "MODEL ...", Run: terminal.Load, Help: "load models of a server"},
+		{Names: []string{"unload"}, Args: "MODEL ...", Run: terminal.Unload, Help: "unload models of a server"},
+		{Names: []string{"infer"}, Args: "MODEL ...", Run: terminal.Infer,
+			Help: "send a request with numbers, texts, images or files; see nereid infer --help"},
+		{Names: []string{"stats"}, Args: "[MODEL]", Run: terminal.Stats, Help: "print requests and times of models"},
+		{Names: []string{"top"}, Args: "[MODEL]", Run: terminal.Top, Help: "show what each model does now"},
+		{Names: []string{"metrics"}, Args: "...", Run: terminal.Metrics, Help: "print the metrics of a server"},
+		{Names: []string{"logs"}, Args: "[options]", Run: terminal.Logs, Help: "print or follow the log of a server"},
+		{Names: []string{"completion"}, Args: "SHELL", Run: terminal.Completion,
+			Help: "print the completion of a shell"},
+		{Names: []string{terminal.CompleteName}, Hidden: true, Run: complete},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
 		{Names: []string{"config"}, Args: "generate", Run: admin.Config,
@@ -66,6 +79,10 @@ func serveNow(ctx context.Context, e *command.Env, args []string) int {
 
 func tune(ctx context.Context, e *command.Env, args []string) int {
 	return tunecmd.Run(ctx, e, tuneProgram(), args)
+}
+
+func complete(ctx context.Context, e *command.Env, args []string) int {
+	return terminal.Complete(ctx, e, commands(), args)
 }
 
 func printLicenses(_ context.Context, e *command.Env, _ []string) int {

@@ -122,9 +122,10 @@ var layers = map[string]int{
 	"app/backends": 10,
 	"app/console":  10,
 
-	"app/command/admin": 11,
-	"app/command/perf":  11,
-	"app/command/tune":  11,
+	"app/command/admin":    11,
+	"app/command/perf":     11,
+	"app/command/terminal": 11,
+	"app/command/tune":     11,
 
 	"app": 12, // wiring only
 }

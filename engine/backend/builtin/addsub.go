@@ -131,7 +131,7 @@ var kernels = [...]kernel{
 	tensor.Int8: numbers[int8], tensor.Int16: numbers[int16],
 	tensor.Int32: numbers[int32], tensor.Int64: numbers[int64],
 	tensor.FP32: numbers[float32], tensor.FP64: numbers[float64],
-	tensor.FP16: halves(tensor.Float16, fp32to16), tensor.BF16: halves(bf16to32, fp32tobf16),
+	tensor.FP16: halves(tensor.Float16, tensor.ToFloat16), tensor.BF16: halves(tensor.BFloat16, tensor.ToBFloat16),
 }
 
 type number interface {

@@ -1,0 +1,96 @@
+package terminal
+
+import (
+	"bytes"
+	"testing"
+
+	"nereid/engine/client"
+	"nereid/engine/tensor"
+)
+
+// FuzzNPY: no bytes make the decoder panic, and what it accepts has as many elements as its shape says. Numbers are
+// the same after encoding and decoding.
+func FuzzNPY(f *testing.F) {
+	for _, t := range []client.Tensor{client.Of("x", []float32{1, 2, 3, 4}, 2, 2), client.Of("x", []bool{true}),
+		client.Of("x", []int64{}, 0, 3)} {
+		b, err := encodeNPY(&t)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("\x93NUMPY\x01\x00\x3b\x00{'descr': '<U2', 'fortran_order': False, 'shape': (1,), }  \n" +
+		"a\x00\x00\x00b\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := decodeNPY(b)
+		if err != nil {
+			return
+		}
+		n, err := tensor.Elements(x.Shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.DataType == tensor.Bytes {
+			if err := tensor.CheckBytes(x.Data, n); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if int64(len(x.Data)) != n*int64(x.DataType.Size()) {
+			t.Fatalf("%d bytes for %d elements of %v", len(x.Data), n, x.DataType)
+		}
+		again, err := encodeNPY(&x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := decodeNPY(again)
+		if err != nil || y.DataType != x.DataType || !bytes.Equal(y.Data, x.Data) {
+			t.Fatalf("%v after encoding: %v, want %v", y, err, x)
+		}
+	})
+}
+
+func FuzzSample(f *testing.F) {
+	f.Add(`nv_x{model="a",path="c:\\d \"e\""} 1e+06`)
+	f.Add("go_goroutines 12 1700000000")
+	f.Fuzz(func(t *testing.T, line string) {
+		if m, ok := parseSample(line); ok && (m.Name == "" || m.Value == "") {
+			t.Fatalf("%q gives %+v", line, m)
+		}
+	})
+}
+
+func TestParseSampleReadsLabels(t *testing.T) {
+	m, ok := parseSample(`nv_x{model="a}",path="c:\\d \"e\""} 1e+06` + "\n")
+	if !ok || m.Name != "nv_x" || m.Value != "1e+06" || m.Labels["model"] != "a}" || m.Labels["path"] != `c:\d "e"` {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	for _, line := range []string{"# HELP nv_x text", "", "nv_x{"} {
+		if m, ok := parseSample(line); ok {
+			t.Errorf("%q gives %+v", line, m)
+		}
+	}
+}
+
+func TestFitFillsTheShapeOfTheModel(t *testing.T) {
+	for _, tt := range []struct{ natural, model, want []int64 }{
+		{[]int64{4}, []int64{-1, 4}, []int64{1, 4}},
+		{[]int64{8}, []int64{-1, 4}, []int64{2, 4}},
+		{[]int64{2, 4}, []int64{-1, 4}, []int64{2, 4}},
+		{[]int64{3}, []int64{-1, -1}, []int64{1, 3}},
+		{[]int64{1}, []int64{}, []int64{}},
+		{[]int64{6}, []int64{2, 3}, []int64{2, 3}},
+		{[]int64{5}, []int64{2, 3}, nil},
+		{[]int64{0}, []int64{-1, 4}, []int64{0, 4}},
+		{[]int64{4}, []int64{0, -1}, nil},
+	} {
+		n, err := tensor.Elements(tt.natural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fit(tt.natural, n, tt.model)
+		if (got == nil) != (tt.want == nil) || tensor.FormatShape(got) != tensor.FormatShape(tt.want) {
+			t.Errorf("%v for a model of %v: %v, want %v", tt.natural, tt.model, got, tt.want)
+		}
+	}
+}
