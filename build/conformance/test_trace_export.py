@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import tritonclient.http as th
 
+import models
 from harness import BINARY, REFERENCE, Server, until
 
 
-def infer(client):
+def infer(client, model="sums"):
     a = np.zeros((1, 16), np.int32)
     inputs = [th.InferInput(n, a.shape, "INT32") for n in ("INPUT0", "INPUT1")]
     for i in inputs:
         i.set_data_from_numpy(a)
-    client.infer("sums", inputs)
+    client.infer(model, inputs)
 
 
 class Collector:
@@ -95,3 +96,32 @@ def test_E038_fewer_traces_than_counted_are_in_the_file_without_number(good, tmp
                 infer(c)
     ids = {e["id"] for e in json.loads(file.read_text())}
     assert len(ids) == 2 and not (tmp_path / "t.0").exists()
+
+
+ENSEMBLE = """
+platform: "ensemble"
+max_batch_size: 8
+ensemble_scheduling { step [{
+  model_name: "sums" model_version: -1
+  input_map { key: "INPUT0" value: "INPUT0" } input_map { key: "INPUT1" value: "INPUT1" }
+  output_map { key: "OUTPUT0" value: "OUTPUT0" }
+}] }
+"""
+
+
+def test_E038_E039_an_ensemble_itself_computes_nothing(tmp_path):
+    """As in Triton, only the trace of its step has the moments of an execution."""
+    repo = tmp_path / "models"
+    models.write_sums(repo, "sums")
+    io = models.tensors("input", [(n, "INT32", [16]) for n in ("INPUT0", "INPUT1")])
+    models.write(repo / "both/config.pbtxt", ENSEMBLE + io + models.tensors("output", [("OUTPUT0", "INT32", [16])]))
+    (repo / "both/1").mkdir()
+    options = ("level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t")
+    with Server(repo, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+        with th.InferenceServerClient(s.http) as c:
+            infer(c, "both")
+    all = json.loads((tmp_path / "t").read_text())
+    names = {e["id"]: e["model_name"] for e in all if "model_name" in e}
+    moments = {names[e["id"]]: {t["name"] for t in e["timestamps"]} for e in all if "timestamps" in e}
+    assert "COMPUTE_START" in moments["sums"] and {"REQUEST_START", "QUEUE_START", "REQUEST_END"} <= moments["both"]
+    assert not {m for m in moments["both"] if m.startswith("COMPUTE")}

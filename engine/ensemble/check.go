@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -38,8 +39,7 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 		s := &g.steps[i]
 		model, err := models(s.model, s.version)
 		if err != nil {
-			return nil, status.Errorf(status.InvalidArg,
-				"ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
+			return nil, g.missing(s, models, err)
 		}
 		if model.GetMaxBatchSize() < cfg.GetMaxBatchSize() {
 			return nil, status.Errorf(status.InvalidArg,
@@ -58,6 +58,16 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 	return fits, g.checkDecoupled(fits)
 }
 
+// missing returns the reason, with Triton's text, why a step has no model. err is that of its lookup.
+func (g *Graph) missing(s *step, models Lookup, err error) error {
+	if _, other := models(s.model, infer.LatestVersion); other == nil {
+		return status.Errorf(status.InvalidArg,
+			"ensemble '%s' depends on '%s' whose required version %d is not loaded", g.name, s.model, s.version)
+	}
+	return status.Errorf(status.InvalidArg,
+		"ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
+}
+
 // inside returns the dims that an input or output of the ensemble has in its graph.
 func inside(t interface {
 	GetDims() []int64
@@ -67,6 +77,14 @@ func inside(t interface {
 		return re.GetShape()
 	}
 	return t.GetDims()
+}
+
+// full formats the shape with its batch dimension.
+func (k signature) full() string {
+	if k.batched {
+		return tensor.FormatShape(append([]int64{-1}, k.dims...))
+	}
+	return tensor.FormatShape(k.dims)
 }
 
 // shown returns the shape of a tensor inside an ensemble that does not batch. The tensors of a batching model have an
@@ -132,13 +150,12 @@ func (g *Graph) agree(n int, known []signature, k signature) error {
 	if old.dataType != k.dataType {
 		return status.Errorf(status.InvalidArg,
 			"in ensemble %s, ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is "+
-				"inferred from model %s", g.name, g.tensors[n], k.dataType, k.model, old.dataType, old.model)
+				"inferred from model %s", g.name, g.tensors[n], old.dataType, old.model, k.dataType, k.model)
 	}
 	if !sameDims(g.shown(old), g.shown(k)) && !sameDims(old.dims, k.dims) {
 		return status.Errorf(status.InvalidArg,
 			"in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is "+
-				"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(g.shown(k)), k.model,
-			tensor.FormatShape(g.shown(old)), old.model)
+				"inferred from model %s", g.name, g.tensors[n], old.full(), old.model, k.full(), k.model)
 	}
 	return nil
 }
@@ -179,10 +196,25 @@ func (g *Graph) checkDecoupled(fits []fit) error {
 		for j := range i {
 			if fits[i].decoupled && fits[j].decoupled && !follows(i, j) && !follows(j, i) {
 				return status.Errorf(status.InvalidArg,
-					"in ensemble %s, the decoupled models '%s' and '%s' run side by side; which responses belong "+
-						"together is not defined: put one behind the other", g.name, g.steps[j].model, g.steps[i].model)
+					"in ensemble %s, step of model '%s' receives inputs originated from different decoupled models: "+
+						"'%s' and '%s'; put one behind the other",
+					g.name, g.joins(sources, i, j), g.steps[j].model, g.steps[i].model)
 			}
 		}
 	}
 	return nil
+}
+
+// joins returns the model of the first step that depends on steps i and j, or the ensemble's name if none does.
+func (g *Graph) joins(sources []map[int]bool, i, j int) string {
+	for n := range g.steps {
+		from := map[int]bool{}
+		for _, l := range g.steps[n].in {
+			maps.Copy(from, sources[l.tensor])
+		}
+		if from[i] && from[j] {
+			return g.steps[n].model
+		}
+	}
+	return g.name
 }

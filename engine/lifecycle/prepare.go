@@ -48,7 +48,7 @@ type plan struct {
 	faults  map[int64]error
 	backend backend.Backend
 	chain   *agentChain
-	// versionsMissing: the configuration is valid, but there is no version to serve.
+	// versionsMissing: there is no version to serve.
 	versionsMissing bool
 }
 
@@ -87,9 +87,7 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 	}
 	l.reportMissing(p)
 	if len(p.versions) == 0 {
-		p.versionsMissing = true
-		return p, status.Errorf(status.InvalidArg,
-			"at least one version must be available under the version policy of model '%s'", p.src.Name)
+		return p, l.noVersions(p)
 	}
 	if p.backend, err = l.backendOf(p.cfg); err != nil {
 		p.failAll(err)
@@ -100,6 +98,16 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 		l.o.Log.Warn("a setting of a model configuration has no effect yet", "model", p.src.Name, "setting", what)
 	}
 	return p, nil
+}
+
+// noVersions returns why nothing can be served. Like Triton, it names faults of the configuration first.
+func (l *loader) noVersions(p *plan) error {
+	p.versionsMissing = true
+	if err := l.validate(p, nil); err != nil {
+		return err
+	}
+	return status.Errorf(status.InvalidArg,
+		"at least one version must be available under the version policy of model '%s'", p.src.Name)
 }
 
 // startAgents runs the repository agents that the configuration names, and reads the model as they left it.

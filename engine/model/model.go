@@ -248,7 +248,7 @@ func (m *Model) startInstances(ctx context.Context, s Spec, places []backend.Pla
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
 		Limiter: s.Limiter, Slices: s.Slices, Parallel: instancesAtOnce(s.Backend),
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
-			if err := warm(ctx, m, t.warmup, inst); err != nil {
+			if err := warm(ctx, m, t.warmup, name, inst); err != nil {
 				return err
 			}
 			if !tested.CompareAndSwap(false, true) {

@@ -225,7 +225,8 @@ func TestWarmupSamples_C082(t *testing.T) {
 			want: "larger"},
 		{name: "wrong data type", config: identity("TYPE_UINT8", "[ 4 ]",
 			warmup("TYPE_INT8", "[ 4 ]", "zero_data: true")),
-			want: "model_warmup 'w' failed: [request id: <id_unknown>] inference input 'INPUT0' data-type is 'INT8'"},
+			want: "failed to run warmup sample 'w': [request id: <id_unknown>] inference input 'INPUT0' data-type is " +
+				"'INT8'"},
 		{name: "wrong dims", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 5 ]", "zero_data: true")),
 			want: "unexpected shape"},
 	} {
@@ -268,7 +269,7 @@ func TestFailedWarmupFailsTheLoad(t *testing.T) {
 	_, err := Load(t.Context(), spec(config(t, identity("TYPE_UINT8", "[ 1 ]",
 		`model_warmup { name: "w" inputs { key: "INPUT0" value { data_type: TYPE_UINT8 dims: 1 zero_data: true } } }`)),
 		t.TempDir(), rec))
-	if err == nil || !strings.Contains(err.Error(), "model_warmup 'w' failed: too cold") {
+	if err == nil || !strings.Contains(err.Error(), "failed to run warmup sample 'w': too cold") {
 		t.Errorf("Load = %v, want the warmup's failure", err)
 	}
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 
@@ -126,15 +127,18 @@ func randomFill(dt tensor.DataType, b []byte) {
 	}
 }
 
-// warm executes every sample on a new instance. The statistics do not count that.
-func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance) error {
+// warm executes every sample on a new instance with a name. The statistics do not count that. Log and error have
+// Triton's texts.
+func warm(ctx context.Context, m *Model, samples []sample, name string, inst backend.Instance) error {
 	for _, s := range samples {
-		for range s.count {
+		for i := range s.count {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			m.log.Debug(fmt.Sprintf("model '%s' instance %s is running warmup sample '%s' for iteration %d",
+				m.name, name, s.name, i+1))
 			if err := runSample(ctx, m, s, inst); err != nil {
-				return status.Errorf(status.CodeOf(err), "model_warmup '%s' failed: %w", s.name, err)
+				return status.Errorf(status.CodeOf(err), "failed to run warmup sample '%s': %w;", s.name, err)
 			}
 		}
 	}

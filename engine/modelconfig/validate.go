@@ -36,7 +36,8 @@ type ValidateOptions struct {
 }
 
 // Validate returns all faults of a configuration, in the order of the file. The configuration may be normalized or not,
-// and is not changed. Where Triton has a message, the fault has the same one, and the fix explains it in plain words.
+// and is not changed. What Triton tells its clients has Triton's text, and the fix explains it in plain words. What it
+// only logs has a text of ours.
 func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
 	c := &checker{cfg: cfg, o: o}
 	c.names()

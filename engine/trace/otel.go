@@ -175,7 +175,7 @@ func (x *exporter) add(tr *Trace) {
 	ctx, root := x.tracer.Start(tr.context.into(context.Background()), "InferRequest",
 		api.WithTimestamp(first.Time()), api.WithSpanKind(api.SpanKindServer))
 	for _, m := range tr.marks {
-		if frontEnd(m.name) {
+		if ofRoot(m.name) {
 			root.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
 		}
 	}
@@ -186,8 +186,9 @@ func (x *exporter) add(tr *Trace) {
 	root.End(api.WithTimestamp(last.Time()))
 }
 
-func frontEnd(name string) bool {
-	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_")
+// ofRoot reports whether a mark is an event of the root span. As in Triton, that of a response is.
+func ofRoot(name string) bool {
+	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_") || name == responseComplete
 }
 
 // span returns the first and the last time of a trace and its children.
@@ -226,7 +227,7 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	}
 	compute := []string{computeStart, computeInputEnd, computeOutputStart, computeEnd}
 	for _, m := range tr.marks {
-		if !m.custom && !frontEnd(m.name) && !slices.Contains(compute, m.name) {
+		if !m.custom && !ofRoot(m.name) && !slices.Contains(compute, m.name) {
 			span.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
 		}
 	}

@@ -174,7 +174,8 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 	if resp.Err != nil {
 		tr.failed = resp.Err.Error()
 	}
-	tr.stamp(&r.Times, r.Batch != nil, &r.Cache)
+	ensemble := len(r.Steps) > 0 // its steps are executed, not the ensemble itself
+	tr.stamp(&r.Times, r.Batch != nil && !ensemble, &r.Cache)
 	tr.root.mu.Unlock()
 	tr.release()
 }
