@@ -24,6 +24,7 @@ func (s *server) openConsole() error {
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
 		Memory: f.memory, Refusals: f.refusals, LogControl: s.logControl,
+		Alerts: s.alerts, Webhook: s.webhook,
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"nereid/app/alerts"
 	"nereid/app/backends"
 	"nereid/app/console/configs"
+	"nereid/app/console/machine"
 	"nereid/app/console/models"
 	"nereid/app/history"
 	"nereid/engine"
@@ -70,6 +72,11 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	s.recorder.SetSource(s.engine)
+	monitor := &machine.Monitor{Engine: s.engine, GPUs: s.backends.Machine}
+	s.meter = &history.Meter{Read: monitor.Readings, Keep: s.store.AddGauges, Log: s.log}
+	if err := s.openAlerts(ctx); err != nil {
+		return err
+	}
 	pins, err := models.Pins(ctx, s.store)
 	if err != nil {
 		return err
@@ -78,6 +85,24 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 		s.engine.Pin(name, &pinned)
 	}
 	return s.openTrace()
+}
+
+// openAlerts makes what watches the history, if there is one.
+func (s *server) openAlerts(ctx context.Context) (err error) {
+	if !s.c.History {
+		return nil
+	}
+	if s.webhook, err = alerts.NewWebhook(ctx, s.store, s.log); err != nil {
+		return err
+	}
+	s.alerts, err = alerts.New(ctx, alerts.Options{Store: s.store, Recorder: s.recorder, Readings: s.meter.Last,
+		Log: s.log, Notify: func(a alerts.Alert) {
+			s.webhook.Notify(a)
+			if s.shell != nil && a.EndUS == 0 {
+				s.shell.notify("Nereid: "+a.Model, a.Text())
+			}
+		}})
+	return err
 }
 
 func emptyFolder(path string) error { return errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)) }
@@ -122,7 +147,9 @@ func (s *server) events() engine.EventListener {
 		if reload {
 			kind = history.Reload
 		}
-		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Detail: history.Took(took)})
+		detail := history.Took(took)
+		s.describeConfig(model, &detail)
+		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Detail: detail})
 	}
 	l.Failed = func(model string, version int64, err error, kept bool) {
 		kind := history.LoadFailed
@@ -161,6 +188,20 @@ func (s *server) events() engine.EventListener {
 		}
 	}
 	return l
+}
+
+// describeConfig adds the configuration of a model that was loaded just now: its digest, and the revision of its file if
+// that is the newest one.
+func (s *server) describeConfig(model string, d *history.Detail) {
+	st, ok := s.engine.Model(model)
+	if !ok || st.Config == nil {
+		return
+	}
+	d.Config = configs.Digest(st.Config)
+	rev, err := s.store.FileRevision(context.Background(), model)
+	if err == nil && !st.Overridden && rev.After != nil && *rev.After == st.ConfigText {
+		d.Revision = rev.ID
+	}
 }
 
 // processEvent is the row of the history about a process of a model.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nereid/app/access"
+	"nereid/app/alerts"
 	"nereid/app/backends"
 	"nereid/app/console"
 	"nereid/app/console/api"
@@ -49,6 +50,9 @@ type server struct {
 	entry      *access.Entry // of the GUI
 	repos      repositories
 	recorder   *history.Recorder
+	meter      *history.Meter
+	alerts     *alerts.Watch // nil: the history is off, as is webhook
+	webhook    *alerts.Webhook
 	backends   *backends.Set
 	cache      cache.Store // nil: there is none
 	engine     *engine.Engine
@@ -165,6 +169,9 @@ func (s *server) start(ctx context.Context) error {
 	s.stop = stop
 	if s.c.History {
 		s.tasks.spawn(func() error { return s.recorder.Run(run) })
+		s.tasks.spawn(func() error { return s.meter.Run(run) })
+		s.tasks.spawn(func() error { return s.alerts.Run(run) })
+		s.tasks.spawn(func() error { return s.webhook.Run(run) })
 	}
 	if l, err := control.Listen(s.data.Path); err == nil {
 		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link))

@@ -15,6 +15,8 @@ type shell struct {
 	pick func(ctx context.Context, folder bool) (string, error)
 	// keep sets whether the window hides when it is closed, instead of ending the program.
 	keep func(bool)
+	// notify shows a notification of the system. It does not wait.
+	notify func(title, text string)
 	// configure tells the window of its settings, before it opens.
 	configure func(*desktop.Settings)
 	// wrap adds to the console the routes that only a program with a window has.

@@ -26,6 +26,7 @@ func TestShellAroundTheServer(t *testing.T) {
 	var calls []string
 	opened := make(chan string, 1)
 	around := &shell{
+		notify:    func(string, string) {},
 		pick:      func(context.Context, bool) (string, error) { return "/picked", nil },
 		keep:      func(bool) {},
 		configure: func(*desktop.Settings) { calls = append(calls, "configure") },

@@ -65,7 +65,7 @@ func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) err
 	var log *slog.Logger // only the server's goroutine uses it
 	around := &shell{
 		pick: window.Pick,
-		keep: window.Keep, configure: window.Configure,
+		keep: window.Keep, configure: window.Configure, notify: window.Notify,
 		wrap: func(next http.Handler) http.Handler { return host.Wrap(window.Watch(next), window.Show) },
 		opened: func(l *slog.Logger, dataDir string, addr net.Addr) error {
 			log = l

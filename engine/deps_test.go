@@ -86,6 +86,7 @@ var layers = map[string]int{
 	"frontend": -1,
 
 	"app/access":                  8,
+	"app/alerts":                  8,
 	"app/certs":                   8,
 	"app/certs/certstest":         8,
 	"app/command":                 8,
@@ -100,6 +101,7 @@ var layers = map[string]int{
 	"app/logging":                 8,
 	"app/sagemaker":               8,
 
+	"app/console/alerts":          9,
 	"app/console/catalog":         9,
 	"app/console/code":            9,
 	"app/console/configs":         9,
@@ -145,6 +147,8 @@ var sideways = map[string][]string{
 		"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi",
 		"engine/backend/runtime/savedmodel",
 	},
+	"app/alerts":            {"app/history"},
+	"app/console/alerts":    {"app/console/catalog", "app/console/rest"},
 	"app/console/folders":   {"app/console/rest"},
 	"app/console/catalog":   {"app/console/folders", "app/console/rest"},
 	"app/console/stream":    {"app/console/rest"},

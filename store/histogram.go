@@ -96,6 +96,18 @@ func (h *Histogram) Reset() { *h = Histogram{} }
 // Count returns the number of latencies in h.
 func (h *Histogram) Count() uint64 { return h.total }
 
+// Above returns how many latencies are above d for certain: those in buckets that begin at d or later.
+func (h *Histogram) Above(d time.Duration) (n uint64) {
+	first := BucketIndex(uint64(max(d, 0)))
+	if low, _ := BucketBounds(first); low < uint64(max(d, 0)) {
+		first++
+	}
+	for _, c := range h.counts[first:] {
+		n += c
+	}
+	return n
+}
+
 // Quantile returns the latency that a share q of the latencies does not exceed: the middle of the bucket with the
 // latency of rank ceil(q*Count), at least the first. q is limited to [0, 1]. It returns 0 for an empty histogram, and
 // the lower bound for a latency in the last bucket.

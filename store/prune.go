@@ -114,7 +114,11 @@ func (p *pruner) removeOld(ctx context.Context, now time.Time) (int64, error) {
 			return n, err
 		}
 	}
-	n, err := p.exec(ctx, `DELETE FROM span WHERE to_us < ?`, now.Add(-p.s.opt.KeepHours).UnixMicro())
+	n, err := p.exec(ctx, deleteGauges, now.Add(-p.s.opt.KeepMinutes).UnixMicro(), pruneRows)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	n, err = p.exec(ctx, `DELETE FROM span WHERE to_us < ?`, now.Add(-p.s.opt.KeepHours).UnixMicro())
 	if n > 0 || err != nil {
 		return n, err
 	}
@@ -122,6 +126,10 @@ func (p *pruner) removeOld(ctx context.Context, now time.Time) (int64, error) {
 		`DELETE FROM event WHERE id IN (SELECT id FROM event WHERE time_us < ? ORDER BY time_us LIMIT ?)`,
 		now.Add(-p.s.opt.KeepEvents).UnixMicro(), pruneRows)
 }
+
+// deleteGauges removes gauges that begin before a time: the oldest, up to a number.
+const deleteGauges = `DELETE FROM gauge WHERE (name, model, start_us) IN (
+	SELECT name, model, start_us FROM gauge WHERE start_us < ? ORDER BY start_us LIMIT ?)`
 
 // removeSamples removes rows of any series that begin before beforeUS.
 func (p *pruner) removeSamples(ctx context.Context, table string, beforeUS int64) (int64, error) {
@@ -146,6 +154,11 @@ func (p *pruner) removeOldest(ctx context.Context) (int64, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
+	}
+	// The oldest gauges, but for those of the last hour.
+	n, err := p.exec(ctx, deleteGauges, nowUS()-hour, pruneRows)
+	if n > 0 || err != nil {
+		return n, err
 	}
 	return p.exec(ctx, `DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY id LIMIT ?)
 		AND id < (SELECT max(id) FROM event) - 1000`, pruneRows)

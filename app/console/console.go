@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	alerting "nereid/app/alerts"
+	"nereid/app/console/alerts"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
 	"nereid/app/console/history"
@@ -48,6 +50,9 @@ type Options struct {
 	Memory *tensor.Budget
 	// Refusals are those of the inference services; nil: they are not shown.
 	Refusals *refusals.Log
+	// Alerts and Webhook are nil if there is no history.
+	Alerts  *alerting.Watch
+	Webhook *alerting.Webhook
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
@@ -88,6 +93,7 @@ type Console struct {
 	imports      *imports.Handler
 	configs      *configs.Handler
 	history      *history.Handler
+	alerts       *alerts.Handler
 	tuning       *tuning.Handler
 	server       *machine.Server
 	monitor      *machine.Monitor
@@ -144,6 +150,7 @@ func (c *Console) connect(o *Options) (err error) {
 			return ok && use.State == python.EnvironmentBuilding
 		}})
 	o.Check.Catalog = c.catalog
+	c.alerts = &alerts.Handler{Watch: o.Alerts, Webhook: o.Webhook, Catalog: c.catalog}
 	c.watcher = models.NewWatcher(c.catalog, c.streams)
 	writer := &configs.Writer{Catalog: c.catalog, Engine: o.Engine, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
 	trash := &models.Trash{Dir: filepath.Join(o.DataDir, "trash")}

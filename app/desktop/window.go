@@ -51,6 +51,9 @@ type Window struct {
 	edits atomic.Bool // the page has unsaved edits
 	asks  sync.Mutex  // held while the question about them is open
 
+	notes sync.Once
+	noted error // why there are no notifications; written by notes
+
 	settings atomic.Pointer[Settings] // nil: the size is not remembered
 
 	mu  sync.Mutex
@@ -249,6 +252,25 @@ func (w *Window) mayDrop(own context.Context) bool {
 	answer, err := runtime.MessageDialog(own, runtime.MessageDialogOptions{Type: runtime.QuestionDialog,
 		Title: w.words.unsavedTitle, Message: w.words.unsaved, DefaultButton: "No"})
 	return err != nil || answer == "Yes"
+}
+
+// Notify shows a notification of the system, if the system has them. It does not wait. Before the window opens it does
+// nothing.
+func (w *Window) Notify(title, text string) {
+	own := w.wails()
+	if own == nil {
+		return
+	}
+	go func() { // ends when the system's service has answered
+		w.notes.Do(func() { w.noted = runtime.InitializeNotifications(own) })
+		if w.noted != nil {
+			return // the page shows it in any case
+		}
+		err := runtime.SendNotification(own, runtime.NotificationOptions{ID: title, Title: title, Body: text})
+		if err != nil {
+			runtime.LogWarning(own, "a notification was not shown: "+err.Error())
+		}
+	}()
 }
 
 // Show brings the window to the front. Before the window opens it does nothing.

@@ -31,6 +31,8 @@ const (
 	RepositoryError  = "repository_error"
 	ClientError      = "client_error"
 	HistoryDropped   = "history_dropped"
+	Alert            = "alert"
+	AlertEnded       = "alert_ended"
 )
 
 // Event is a single occurrence.
@@ -46,6 +48,9 @@ type Event struct {
 type Detail struct {
 	DurationMs float64 `json:"durationMs,omitempty"` // of a load, reload or unload
 	Revision   int64   `json:"revision,omitempty"`   // of a configuration
+	// Config is the digest of the configuration that a version was loaded with. The requests of a version belong to
+	// the last load or reload before them.
+	Config string `json:"config,omitempty"`
 }
 
 // Took returns the detail of an event that took d.
@@ -61,7 +66,7 @@ func DetailOf(e store.Event) Detail {
 func (e Event) row() store.Event {
 	out := store.Event{Kind: e.Kind, Model: e.Model, Version: e.Version, Reason: e.Text}
 	if e.Detail != (Detail{}) {
-		out.Detail, _ = json.Marshal(e.Detail) // cannot fail: two numbers
+		out.Detail, _ = json.Marshal(e.Detail) // cannot fail: numbers and a text
 	}
 	return out
 }

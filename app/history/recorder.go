@@ -149,7 +149,8 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 	}
 	startUS := start.UnixMicro()
 	r.prev, r.next = r.next, src.Snapshots(r.prev)
-	sec := Second{StartUS: startUS, Samples: make([]store.Sample, 0, len(r.next))}
+	sec := Second{StartUS: startUS, Samples: make([]store.Sample, 0, len(r.next)),
+		Pending: make([]int64, 0, len(r.next))}
 	var busy []store.Sample
 	for i := range r.next {
 		next := &r.next[i]
@@ -160,6 +161,7 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 		}
 		d := difference(prev, next, startUS)
 		sec.Samples = append(sec.Samples, d)
+		sec.Pending = append(sec.Pending, next.Pending)
 		if !idle(&d) {
 			busy = append(busy, d)
 		}

@@ -11,6 +11,8 @@ type Second struct {
 	StartUS int64
 	// Samples has one entry for each loaded version, ordered by model and version, including idle versions.
 	Samples []store.Sample
+	// Pending is how many requests of each entry of Samples waited at the end of the second.
+	Pending []int64
 }
 
 // difference returns what happened between two snapshots of a version. If the epoch changed, the counters restarted

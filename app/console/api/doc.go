@@ -55,6 +55,9 @@
 //	DELETE /api/models/{name}/tunings/{id} → 204  not_found, conflict (it runs)
 //	GET    /api/models/{name}/tunings/{id}/configs/{config} → TuningTexts  not_found
 //	POST   /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict
+//	GET    /api/models/{name}/alerts → AlertRules  not_found, unsupported (the history is off)
+//	PUT    /api/models/{name}/alerts SetAlertRules → AlertRules  as before; invalid
+//	GET    /api/models/{name}/loads → ModelLoads  the last 20 loads
 //	GET    /api/trash → Trash
 //	POST   /api/trash/{id}/restore → Trashed  not_found, conflict (a model of that name exists)
 //
@@ -92,6 +95,11 @@
 //	GET    /api/history?model=&version=&from=&to=&step= → History  invalid
 //	GET    /api/history/events?from=&to=&model=&kind=&limit=&before= → Events  invalid
 //	GET    /api/refused → Refused
+//	GET    /api/alerts → Alerts
+//	POST   /api/alerts/{id}/dismiss → Alerts  not_found, unsupported (the history is off)
+//	GET    /api/webhook → Webhook  unsupported (the history is off)
+//	PUT    /api/webhook SetWebhook → Webhook  as before; invalid
+//	POST   /api/webhook/test → Webhook  as before; conflict (there is none)
 //	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server

@@ -47,6 +47,8 @@ type Event struct {
 	DurationMs float64 `json:"durationMs"`
 	// Revision of the configuration; 0 if it concerns none.
 	Revision int64 `json:"revision"`
+	// Config is the digest of the configuration that a version was loaded with; empty if it concerns none.
+	Config string `json:"config"`
 }
 
 // EventKind says what happened.
@@ -76,6 +78,8 @@ const (
 	EventRepositoryError  EventKind = "repository_error"
 	EventClientError      EventKind = "client_error"
 	EventHistoryDropped   EventKind = "history_dropped"
+	EventAlert            EventKind = "alert"
+	EventAlertEnded       EventKind = "alert_ended"
 )
 
 // Events answers GET /api/history/events, newest first.

@@ -1,9 +1,14 @@
 package configs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"nereid/app/console/api"
+	"nereid/engine/inferencepb"
 	"nereid/store"
 )
 
@@ -22,4 +27,15 @@ func lines(text *string) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(*text, "\n"), "\n")
+}
+
+// Digest returns a short name for a configuration: the same one for equal configurations, whatever their text. It is
+// the beginning of a SHA-256 of the encoded message, and may change with the version of Nereid.
+func Digest(c *inferencepb.ModelConfig) string {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:6])
 }

@@ -193,7 +193,8 @@ func (h *Handler) Events(r *http.Request) (out api.Events, err error) {
 func apiEvent(e store.Event) api.Event {
 	d := record.DetailOf(e)
 	out := api.Event{ID: e.ID, TMs: e.TimeUS / 1000, Kind: api.EventKind(e.Kind), Severity: api.SeverityInfo,
-		Model: e.Model, Text: e.Reason, DurationMs: d.DurationMs, Revision: d.Revision}
+		Model: e.Model, Text: e.Reason, DurationMs: d.DurationMs, Revision: d.Revision,
+		Config: d.Config}
 	if e.Version != 0 {
 		out.Version = strconv.FormatInt(e.Version, 10)
 	}
@@ -201,7 +202,7 @@ func apiEvent(e store.Event) api.Event {
 	case record.LoadFailed, record.ReloadFailed, record.ImportFailed, record.RepositoryError,
 		record.ProcessEnded:
 		out.Severity = api.SeverityError
-	case record.ClientError, record.HistoryDropped:
+	case record.ClientError, record.HistoryDropped, record.Alert:
 		out.Severity = api.SeverityWarning
 	}
 	return out

@@ -22,6 +22,7 @@ func TestEventKindsAreTheSame(t *testing.T) {
 		record.ModelRestored: api.EventModelRestored, record.RepositoryError: api.EventRepositoryError,
 		record.ProcessEnded: api.EventProcessEnded, record.ProcessRestarted: api.EventProcessRestarted,
 		record.LoadTest: api.EventLoadTest, record.Tuning: api.EventTuning,
+		record.Alert: api.EventAlert, record.AlertEnded: api.EventAlertEnded,
 		record.ClientError: api.EventClientError, record.HistoryDropped: api.EventHistoryDropped,
 	} {
 		if string(want) != kind {

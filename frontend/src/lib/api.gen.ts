@@ -69,6 +69,130 @@ export interface SetNetwork {
   localFree: boolean;
 }
 
+/** AlertKind is what an alert is about. */
+export type AlertKind = "failures" | "p99" | "restarts" | "queue" | "memory" | "version";
+
+/**
+ * Alerts answers GET /api/alerts, each list with the newest first. The stream has an event of the kinds alert and
+ * alert_ended for each change.
+ */
+export interface Alerts {
+  open: Alert[];
+  /** Past are those that have ended since the server started, at most 50. */
+  past: Alert[];
+}
+
+/** Alert is one finding about a version of a model. */
+export interface Alert {
+  id: number;
+  kind: AlertKind;
+  model: string;
+  version: string;
+  sinceMs: number;
+  /** EndMs is 0 while it is open. */
+  endMs: number;
+  value: number;
+  limit: number;
+  /** Silenced: the model is, so that nobody is notified. */
+  silenced: boolean;
+  /** Compared is what a comparison of versions found; null for other kinds. */
+  compared: Compared | null;
+}
+
+/** Compared is a version beside what served before. */
+export interface Compared {
+  /** Before is the version that served before; it may be the same one, before a reload. */
+  before: string;
+  slower: boolean;
+  failsMore: boolean;
+  /** BeforeUs and NowUs are mean times of a request; 0 if they are not known. */
+  beforeUs: number;
+  nowUs: number;
+  /** BeforeFailures and NowFailures are shares of the requests. */
+  beforeFailures: number;
+  nowFailures: number;
+  /** BeforeCPU and NowCPU are the share of the machine that was busy; null if it is not known. */
+  beforeCpu: number | null;
+  nowCpu: number | null;
+}
+
+/** AlertRules answers GET /api/models/{name}/alerts. */
+export interface AlertRules {
+  rules: AlertRule[];
+  /** SilencedUntilMs: until then nobody is notified; 0: the model is not silenced. */
+  silencedUntilMs: number;
+}
+
+/** AlertRule is the rule of one kind. */
+export interface AlertRule {
+  kind: AlertKind;
+  on: boolean;
+  /** Limit that the user has set; 0: Usual holds. */
+  limit: number;
+  /** Usual is the limit that follows from the model's past; null: too little is known, or the kind has no limit. */
+  usual: number | null;
+}
+
+/** SetAlertRules keeps rules of a model. Kinds that are left out are on, with the limit that follows from the past. */
+export interface SetAlertRules {
+  rules: SetAlertRule[];
+  silencedUntilMs: number;
+}
+
+/** SetAlertRule is what the user decides about one kind. */
+export interface SetAlertRule {
+  kind: AlertKind;
+  on: boolean;
+  limit: number;
+}
+
+/** Webhook answers GET /api/webhook. The secret is never shown. */
+export interface Webhook {
+  /** URL to which alerts are posted; empty: to none. */
+  url: string;
+  /** Signed: there is a secret, with which messages are signed. */
+  signed: boolean;
+  delivered: number;
+  dropped: number;
+  waiting: number;
+  /** Error is why the last message was not delivered; empty if it was. */
+  error: string;
+}
+
+/** SetWebhook changes the webhook. An empty URL turns it off. */
+export interface SetWebhook {
+  url: string;
+  /** Secret is null to keep the present one, and empty for none. */
+  secret: string | null;
+}
+
+/** ModelLoads answers GET /api/models/{name}/loads: what was loaded, and how it fared, newest first. */
+export interface ModelLoads {
+  loads: ModelLoad[];
+}
+
+/** ModelLoad is the time from a load of a version to the next, or to the present. */
+export interface ModelLoad {
+  version: string;
+  tMs: number;
+  /** EndMs is when the version was loaded again; 0: it was not. */
+  endMs: number;
+  /** Config is the digest of the configuration: equal configurations have equal digests. Empty if it is not known. */
+  config: string;
+  /** Revision of config.pbtxt; 0 if it is not known. */
+  revision: number;
+  requests: number;
+  failures: number;
+  meanUs: number;
+  /** P50Us and P99Us are null without successful requests. */
+  p50Us: number | null;
+  p99Us: number | null;
+  /** CPU is the share of the machine that was busy; null if it is not known. */
+  cpu: number | null;
+  /** MemoryBytes is what the model took; 0 if it is not known. */
+  memoryBytes: number;
+}
+
 /** Code is the kind of an error. The page decides by it what to do. */
 export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal" | "disk_full";
 
@@ -362,10 +486,12 @@ export interface Event {
   durationMs: number;
   /** Revision of the configuration; 0 if it concerns none. */
   revision: number;
+  /** Config is the digest of the configuration that a version was loaded with; empty if it concerns none. */
+  config: string;
 }
 
 /** EventKind says what happened. */
-export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "process_ended" | "process_restarted" | "load_test" | "tuning" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped";
+export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "process_ended" | "process_restarted" | "load_test" | "tuning" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped" | "alert" | "alert_ended";
 
 /** Events answers GET /api/history/events, newest first. */
 export interface Events {

@@ -1,0 +1,65 @@
+package alerts
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Alert is one finding about a version of a model.
+type Alert struct {
+	ID      int64  `json:"id"` // rising
+	Kind    Kind   `json:"kind"`
+	Model   string `json:"model"`
+	Version int64  `json:"version"`
+	SinceUS int64  `json:"sinceUs"`
+	EndUS   int64  `json:"endUs,omitempty"` // 0: it is open
+	// Value and Limit have the unit of the kind. For Version, Value is the factor of the times, 0 if it is not known.
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit,omitempty"`
+
+	// The following are of a Version alert only.
+	Slower         bool    `json:"slower,omitempty"`
+	FailsMore      bool    `json:"failsMore,omitempty"`
+	BeforeVersion  int64   `json:"beforeVersion,omitempty"`
+	BeforeUS       float64 `json:"beforeMeanUs,omitempty"` // mean time of a request, in microseconds
+	NowUS          float64 `json:"nowMeanUs,omitempty"`
+	FailuresBefore float64 `json:"failuresBefore,omitempty"` // shares of the requests
+	FailuresNow    float64 `json:"failuresNow,omitempty"`
+	CPUBefore      float64 `json:"cpuBefore,omitempty"` // of the machine, from 0 to 1; -1: not known
+	CPUNow         float64 `json:"cpuNow,omitempty"`
+
+	clearUS int64 // since when the value is within the limit; 0: it is not
+	knownUS int64 // when there was evidence last
+}
+
+// Text says in English what the alert found.
+func (a *Alert) Text() string {
+	switch a.Kind {
+	case Failures:
+		return fmt.Sprintf("%.1f %% of the requests of the last minute failed; the limit is %.1f %%", 100*a.Value,
+			100*a.Limit)
+	case P99:
+		return fmt.Sprintf("the 99th percentile of the last minute is %.1f ms; the limit is %.1f ms", a.Value/1000,
+			a.Limit/1000)
+	case Restarts:
+		return fmt.Sprintf("processes ended %.0f times within ten minutes; the limit is %.0f", a.Value, a.Limit)
+	case Queue:
+		return fmt.Sprintf("%.0f requests wait; the limit is %.0f", a.Value, a.Limit)
+	case Memory:
+		return fmt.Sprintf("the model takes %.0f MiB; the limit is %.0f MiB", a.Value/(1<<20), a.Limit/(1<<20))
+	}
+	var parts []string
+	if a.Slower {
+		parts = append(parts, fmt.Sprintf("requests take %.1f ms; it was %.1f ms (factor %.2f)", a.NowUS/1000,
+			a.BeforeUS/1000, a.Value))
+	}
+	if a.FailsMore {
+		parts = append(parts, fmt.Sprintf("%.1f %% of the requests fail; it was %.1f %%", 100*a.FailuresNow,
+			100*a.FailuresBefore))
+	}
+	text := fmt.Sprintf("worse than version %d before it: %s", a.BeforeVersion, strings.Join(parts, "; "))
+	if a.CPUBefore >= 0 && a.CPUNow >= 0 {
+		text += fmt.Sprintf("; the machine is busy to %.0f %%, it was to %.0f %%", 100*a.CPUNow, 100*a.CPUBefore)
+	}
+	return text
+}

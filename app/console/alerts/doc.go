@@ -1,0 +1,2 @@
+// Package alerts serves the alerts of the models, their rules, and the webhook to the page.
+package alerts

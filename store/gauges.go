@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Gauge is what a reading, such as the memory of a model, was in the minute that begins at StartUS.
+type Gauge struct {
+	Name       string // the caller defines the names
+	Model      string // "" for the machine
+	StartUS    int64
+	Mean, Most float64
+}
+
+// AddGauges stores gauges. Those of the same name, model and minute are replaced.
+func (s *Store) AddGauges(ctx context.Context, gauges []Gauge) error {
+	if len(gauges) == 0 {
+		return nil
+	}
+	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		st, err := tx.PrepareContext(ctx, `INSERT INTO gauge (name, model, start_us, mean, most)
+			VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET mean = excluded.mean, most = excluded.most`)
+		if err != nil {
+			return err
+		}
+		defer st.Close()
+		for _, g := range gauges {
+			if _, err := st.ExecContext(ctx, g.Name, g.Model, g.StartUS, g.Mean, g.Most); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return about(err, "readings of the machine are not stored")
+}
+
+// Gauges returns the gauges of a name and model with FromUS <= start < ToUS, in order of time, at most 50,000.
+func (s *Store) Gauges(ctx context.Context, name, model string, fromUS, toUS int64) ([]Gauge, error) {
+	out, err := all(ctx, s.r, func(g *Gauge) []any { return []any{&g.Name, &g.Model, &g.StartUS, &g.Mean, &g.Most} },
+		`SELECT name, model, start_us, mean, most FROM gauge
+		WHERE name = ? AND model = ? AND start_us >= ? AND start_us < ? ORDER BY start_us LIMIT 50000`,
+		name, model, fromUS, toUS)
+	return out, about(err, "readings of the machine")
+}
