@@ -62,8 +62,9 @@ func (c *comparison) over(nowUS int64) bool { return nowUS-c.startUS > (24 * tim
 //
 // The times of requests are not independent of each other: a busy machine slows all those of a second. So the unit is
 // the mean time of a period, and only periods with a similar number of requests are compared, from half to twice the
-// usual. Neighbours that depend on each other count for less. The version is slower if the factor is 1.2 or more, and its lower bound 1.1 or more: see ratio. It fails more
-// if the intervals of both shares do not overlap, and they differ by a hundredth.
+// usual. Neighbours that depend on each other count for less. The version is slower if the factor is 1.2 or more, and
+// its lower bound 1.1 or more: see ratio. It fails more if the intervals of both shares do not overlap, and they differ
+// by a hundredth.
 func compare(ctx context.Context, s *store.Store, c *comparison, nowUS int64) (*Alert, error) {
 	// The history is written with a delay, so the first looks are not kept.
 	if keep := nowUS-c.startUS > 2*window.Microseconds()/3; c.before == nil || !keep {
@@ -107,7 +108,8 @@ func blocks(ctx context.Context, s *store.Store, model string, version, fromUS, 
 	if fromUS = max(fromUS, 0); toUS <= fromUS {
 		return nil, nil
 	}
-	got, err := s.Samples(ctx, store.SampleQuery{Model: model, Version: version, FromUS: fromUS, ToUS: toUS, Step: step})
+	got, err := s.Samples(ctx, store.SampleQuery{Model: model, Version: version, FromUS: fromUS, ToUS: toUS,
+		Step: step})
 	if err != nil {
 		return nil, err
 	}

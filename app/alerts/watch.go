@@ -237,14 +237,14 @@ func (w *Watch) apply(ctx context.Context, k key, v *watched) {
 			continue
 		}
 		f := find(limit)
-		if !w.update(ctx, rule{k, kind}, f) && f.over && !w.explained(k, kind) {
+		if !w.update(ctx, rule{k, kind}, limit, f) && f.over && !w.explained(k, kind) {
 			w.raise(ctx, Alert{Kind: kind, Model: k.model, Version: k.version, Value: f.value, Limit: limit})
 		}
 	}
 }
 
 // update applies a finding to the alert of a rule. It returns false if there is none, neither open nor dismissed.
-func (w *Watch) update(ctx context.Context, r rule, f finding) bool {
+func (w *Watch) update(ctx context.Context, r rule, limit float64, f finding) bool {
 	is := func(a *Alert) bool { return a.Kind == r.kind && a.Model == r.model && a.Version == r.version }
 	w.mu.Lock()
 	if f.under {
@@ -257,7 +257,7 @@ func (w *Watch) update(ctx context.Context, r rule, f finding) bool {
 	}
 	a := w.open[at]
 	if f.known {
-		a.knownUS, a.Value = w.nowUS, f.value
+		a.knownUS, a.Value, a.Limit = w.nowUS, f.value, limit
 	}
 	a.knownUS = cmp.Or(a.knownUS, w.nowUS) // it is of an earlier run
 	switch {

@@ -41,7 +41,9 @@ func webhookTo(t *testing.T, receiver http.HandlerFunc, secret string) (*Webhook
 	go func() { done <- h.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

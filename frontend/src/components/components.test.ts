@@ -62,7 +62,7 @@ describe("Status", () => {
 });
 
 it("EventTable links the model and its revision", () => {
-  const event = { id: 1, tMs: 0, kind: "config_saved" as const, severity: "info" as const, model: "a b", version: "2", text: "saved", durationMs: 12, revision: 5 };
+  const event = { id: 1, tMs: 0, kind: "config_saved" as const, severity: "info" as const, model: "a b", version: "2", text: "saved", durationMs: 12, revision: 5, config: "" };
   render(EventTable, { props: { events: [event] } }); // render would read "events" alone as an option
   expect(screen.getAllByRole("link").map((a) => a.getAttribute("href"))).toEqual(["#/models/a%20b", "#/models/a%20b/revisions"]);
   expect(screen.getByText("12.0 ms")).toBeTruthy();

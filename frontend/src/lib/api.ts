@@ -191,6 +191,15 @@ export const client = {
   revokeToken: (id: string) => json<api.Access>("DELETE", `/api/access/tokens/${seg(id)}`),
   setNetwork: (r: api.SetNetwork) => json<api.Access>("PUT", "/api/access/network", r),
 
+  alerts: (s?: AbortSignal) => json<api.Alerts>("GET", "/api/alerts", undefined, s),
+  dismissAlert: (id: number) => json<api.Alerts>("POST", `/api/alerts/${id}/dismiss`),
+  alertRules: (name: string, s?: AbortSignal) => json<api.AlertRules>("GET", `${model(name)}/alerts`, undefined, s),
+  setAlertRules: (name: string, r: api.SetAlertRules) => json<api.AlertRules>("PUT", `${model(name)}/alerts`, r),
+  loads: (name: string, s?: AbortSignal) => json<api.ModelLoads>("GET", `${model(name)}/loads`, undefined, s),
+  webhook: (s?: AbortSignal) => json<api.Webhook>("GET", "/api/webhook", undefined, s),
+  setWebhook: (r: api.SetWebhook) => json<api.Webhook>("PUT", "/api/webhook", r),
+  testWebhook: () => json<api.Webhook>("POST", "/api/webhook/test"),
+
   logs: (q: LogsQuery, s?: AbortSignal) => json<api.Logs>("GET", "/api/logs" + query({ ...q }), undefined, s),
   setLog: (r: api.SetLog) => json<api.LogSettings>("PUT", "/api/logs/settings", r),
 

@@ -1,5 +1,6 @@
 // The data that the page keeps of the stream of live data (feed.ts).
 import type * as api from "./api.gen";
+import { alerts } from "./alerts.svelte";
 import { base, client } from "./api";
 import { join, merge, type FeedMessage, type FeedStatus } from "./feed";
 import { frameworks } from "./frameworks.svelte";
@@ -59,15 +60,23 @@ class Live {
     switch (m.topic) {
       case "models": return this.onModels(v as api.ModelsEvent, m.atMs);
       case "samples": return this.onSamples(v as api.SamplesEvent);
-      case "event": this.events = [v as api.Event, ...this.events].slice(0, maxEvents); return;
+      case "event": return this.onEvent(v as api.Event);
       case "machine": this.machine = v as api.Machine; return;
       case "framework": return frameworks.put(v as api.Framework);
       case "import": return this.setImport(v as api.Import);
     }
   }
 
+  private onEvent(e: api.Event): void {
+    this.events = [e, ...this.events].slice(0, maxEvents);
+    if (e.kind === "alert" || e.kind === "alert_ended") void alerts.refresh();
+  }
+
   private onStatus(s: FeedStatus): void {
-    if (s === "open") this.status = s;
+    if (s === "open") {
+      this.status = s;
+      void alerts.refresh();
+    }
     else if (this.status === "open" || this.models) this.status = "lost";
     if (s === "refused") client.server().catch(() => undefined); // notices that the server does not let this browser in any more
   }

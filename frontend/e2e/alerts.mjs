@@ -1,0 +1,117 @@
+// Alerts: the bell, the title, the dialog, the page of a model with its rules, the webhook; both themes and phone width.
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, eventually, shot } from "./lib.mjs";
+
+const code = `import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError("always")) for _ in requests]
+`;
+const config = `backend: "python"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+`;
+
+export async function alerting({ base, page, report, id }) {
+  const models = async () => (await api(base, "GET", "/api/models")).models;
+  const repository = (await models()).find((m) => m.name === "add_sub").repository;
+  const name = `e2e_alerts_${id}`;
+  const dialog = page.locator("dialog[open]");
+  const button = (text, scope = page) => scope.getByRole("button", { name: text });
+
+  await report.step("a failing model raises an alert: title, bell and banner", async () => {
+    const aside = path.join(repository, `.${name}`); // made aside: the server must not see an incomplete model
+    fs.mkdirSync(path.join(aside, "1"), { recursive: true });
+    fs.writeFileSync(path.join(aside, "1", "model.py"), code);
+    fs.writeFileSync(path.join(aside, "config.pbtxt"), config);
+    fs.renameSync(aside, path.join(repository, name));
+    await eventually(models, (all) => all.some((m) => m.name === name && m.state === "READY"));
+    await page.goto(`${base}/#/models/${name}`);
+    await page.getByRole("heading", { name }).waitFor();
+    const body = JSON.stringify({ inputs: [{ name: "X", datatype: "FP32", shape: [1], data: [1] }] });
+    for (let i = 0; i < 40; i++) await fetch(`${base}/api/infer/${name}`, { method: "POST", headers: { "X-Nereid": "1" }, body });
+    await page.getByText("of the requests of the last minute failed").first().waitFor();
+    const title = await page.title();
+    report.check(/^\(\d+\) /.test(title), `the title counts the alerts: ${title}`);
+    await shot(page, "80-alert-banner");
+    await button(/^Open alerts/).click();
+    await dialog.getByRole("link", { name }).waitFor();
+    await shot(page, "80-alert-dialog");
+    await axe(page, report, "the alerts");
+    await dialog.getByRole("link", { name }).click();
+    await page.getByRole("heading", { name: "Rules" }).waitFor();
+  });
+
+  await report.step("rules of a model are edited and kept", async () => {
+    const limit = page.getByLabel("Limit: Failures");
+    await limit.fill("42.5");
+    await page.getByRole("checkbox", { name: /^Queue/ }).uncheck();
+    await button("Save rules").click();
+    await page.getByText("The rules are saved").first().waitFor();
+    const kept = await api(base, "GET", `/api/models/${name}/alerts`);
+    const of = (kind) => kept.rules.find((r) => r.kind === kind);
+    report.check(of("failures").limit === 0.425 && !of("queue").on && of("p99").on, `kept: ${JSON.stringify(kept)}`);
+    await page.reload();
+    await limit.waitFor();
+    const again = await eventually(() => limit.inputValue(), (v) => v === "42.5");
+    report.check(again === "42.5", `after a reload of the page: ${again}`);
+    await page.getByRole("heading", { name: "Loads" }).waitFor();
+    const rows = page.locator("section", { has: page.getByRole("heading", { name: "Loads" }) }).locator("tbody tr");
+    const row = await eventually(async () => (await rows.first().textContent()) ?? "", (text) => text.includes("100 %"));
+    report.check(row.includes("40") && row.includes("100 %"), `the load has its figures: ${row}`);
+  });
+
+  await report.step("a silenced model raises nothing in the title", async () => {
+    await button("1 h").click();
+    await page.getByText("No notifications until").waitFor();
+    const title = await eventually(() => page.title(), (x) => !x.startsWith("("));
+    report.check(!title.startsWith("("), `the title: ${title}`);
+    await button("Notify again").click();
+    await button("Notify again").waitFor({ state: "detached" });
+  });
+
+  await report.step("alerts fit 1280 px and a phone, in both themes", async () => {
+    const size = page.viewportSize();
+    try {
+      for (const [width, height] of [[1280, 860], [390, 844]]) {
+        await page.setViewportSize({ width, height });
+        for (const theme of ["light", "dark"]) {
+          await page.emulateMedia({ colorScheme: theme });
+          await page.goto(`${base}/#/models/${name}/alerts`);
+          await page.getByRole("heading", { name: "Loads" }).waitFor();
+          await page.getByLabel("Limit: Failures").waitFor();
+          const over = await page.locator("main").evaluate((el) => el.scrollWidth - el.clientWidth);
+          report.check(over <= 0, `the alerts are ${over} px wider than ${width} px`);
+          await shot(page, `81-alerts-${width}-${theme}`);
+          await axe(page, report, `alerts at ${width} px (${theme})`);
+        }
+      }
+      await page.goto(`${base}/#/settings`);
+      await page.getByRole("heading", { name: "Alerts by webhook" }).scrollIntoViewIfNeeded();
+      await shot(page, "82-webhook-phone");
+    } finally {
+      await page.setViewportSize(size);
+      await page.emulateMedia({ colorScheme: "light" });
+    }
+  });
+
+  await report.step("the webhook keeps its secret to itself", async () => {
+    await page.goto(`${base}/#/settings`);
+    await page.getByLabel("Address", { exact: true }).fill("http://127.0.0.1:1/hook");
+    await page.getByLabel("Secret", { exact: true }).fill(`secret-${id}`);
+    await button("Save webhook").click();
+    await page.getByText("The webhook is saved").first().waitFor();
+    await button("Send a test").click();
+    await page.getByText("The last message was not delivered").waitFor();
+    const text = JSON.stringify(await api(base, "GET", "/api/webhook"));
+    report.check(!text.includes(`secret-${id}`), `the secret is not shown: ${text}`);
+    await page.getByRole("heading", { name: "Alerts by webhook" }).scrollIntoViewIfNeeded();
+    await shot(page, "82-webhook");
+    await axe(page, report, "the webhook");
+    await api(base, "PUT", "/api/webhook", JSON.stringify({ url: "", secret: "" }));
+  });
+  fs.rmSync(path.join(repository, name), { recursive: true });
+  await eventually(models, (all) => !all.some((m) => m.name === name));
+}
