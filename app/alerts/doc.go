@@ -1,8 +1,8 @@
 // Package alerts watches what the history records, and raises an alert when a model does worse than it should.
 //
 // Rules hold for each version of a model over the last minute. An alert needs evidence that a share of the requests is
-// above the limit, not only a share that happens to be: the lower bound of its Wilson interval must be. It ends when
-// the share itself has been at or below the limit for a minute. So noise near a limit neither raises nor repeats an alert.
+// above the limit: the lower bound of its Wilson interval must be, not only the share itself. An alert ends when the
+// share has been at or below the limit for a minute. So noise near a limit neither raises nor repeats an alert.
 //
 //   - failures: the share of failed requests, without those that clients cancelled.
 //   - p99: a 99th percentile is above a limit if more than 1 % of the requests are slower than the limit.

@@ -47,7 +47,7 @@ func (r Rules) Check() error {
 		case !slices.Contains(Kinds, k):
 			return fmt.Errorf("there is no alert of kind %q; the kinds are %v", k, Kinds)
 		case math.IsNaN(rule.Limit) || math.IsInf(rule.Limit, 0) || rule.Limit < 0:
-			return fmt.Errorf("the limit of %q must be a number above 0, or 0 for the one that follows from the past", k)
+			return fmt.Errorf("the limit of %q must be above 0, or 0 for the one that follows from the past", k)
 		case k == Failures && rule.Limit >= 1:
 			return fmt.Errorf("the limit of failures is a share and must be below 1, such as 0.05")
 		case k == Version && rule.Limit != 0:
