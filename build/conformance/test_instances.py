@@ -1,6 +1,9 @@
-"""A reload that changes only instance groups keeps the instances that the new groups still ask for."""
+"""Reloads keep the instances and versions that are still asked for; configurations of one value, and readiness."""
+
+import json
 
 from harness import Server, until
+from models import identity_python, tensors, write_builtin
 
 MODEL = """
 import triton_python_backend_utils as pb
@@ -52,3 +55,57 @@ def test_a_reload_of_instance_groups_keeps_instances(tmp_path):
             assert s.post("/v2/models/m/infer", body).status == 200
             assert notes.read_text().count("+") == made, groups
             until(lambda: notes.read_text().count("-") == ended, 60, f"instances still run with {groups}")
+
+
+def test_a_reload_of_the_version_policy_keeps_versions(tmp_path):
+    """Versions whose files are the same are not loaded again (L0_lifecycle, test_load_new_model_version)."""
+    folder, notes = tmp_path / "models/m", tmp_path / "notes"
+    for v in "123":
+        (folder / v).mkdir(parents=True)
+        (folder / v / "model.py").write_text(MODEL % notes)
+
+    def serve(*versions):
+        policy = f"version_policy {{ specific {{ versions: {list(versions)} }} }}\n"
+        (folder / "config.pbtxt").write_text(CONFIG + group(1) + policy)
+
+    serve(1, 2)
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit", "--load-model=m") as s:
+        for versions, notes_then in ((2, 3), "+++-"), ((3,), "+++--"):
+            serve(*versions)
+            assert s.post("/v2/repository/models/m/load").status == 200
+            assert [v for v in (1, 2, 3) if s.get(f"/v2/models/m/versions/{v}/ready").status == 200] == list(versions)
+            policy = s.get("/v2/models/m/config").json["version_policy"]
+            assert policy == {"specific": {"versions": list(versions)}}
+            until(lambda: sorted(notes.read_text()) == sorted(notes_then), 60, "not as many loads and unloads as needed",
+                  notes.read_text)
+
+
+def test_an_override_may_give_one_value_for_a_list(tmp_path):
+    """Triton's JSON parser accepts that (L0_lifecycle, test_concurrent_model_instance_load_sanity)."""
+    write_builtin(tmp_path / "models", "m", "identity", identity_python(("INPUT0", "OUTPUT0")),
+                  [("INPUT0", "FP32", [1])], [("OUTPUT0", "FP32", [1])])
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit", "--load-model=m") as s:
+        config = s.get("/v2/models/m/config").json
+        config |= {"instance_group": {"count": 3, "kind": "KIND_CPU"}}
+        answer = s.post("/v2/repository/models/m/load", {"parameters": {"config": json.dumps(config)}})
+        assert answer.status == 200, answer
+        (group,) = s.get("/v2/models/m/config").json["instance_group"]
+        assert group["count"] == 3
+
+
+def test_a_server_is_ready_after_a_step_of_an_ensemble_is_unloaded(tmp_path):
+    """The ensemble is unloaded with it (L0_lifecycle, test_concurrent_model_load_unload)."""
+    repo = tmp_path / "models"
+    io = [("INPUT0", "FP32", [1])], [("OUTPUT0", "FP32", [1])]
+    write_builtin(repo, "step", "identity", identity_python(("INPUT0", "OUTPUT0")), *io)
+    (repo / "all/1").mkdir(parents=True)
+    (repo / "all/config.pbtxt").write_text(
+        'platform: "ensemble"\n' + tensors("input", io[0]) + tensors("output", io[1]) +
+        'ensemble_scheduling { step { model_name: "step" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } '
+        'output_map { key: "OUTPUT0" value: "OUTPUT0" } } }\n')
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=all") as s:
+        assert s.post("/v2/repository/models/step/unload").status == 200
+        assert s.get("/v2/models/all/ready").status == 400
+        assert s.get("/v2/health/ready").status == 200
+        assert s.post("/v2/repository/models/step/load").status == 200
+        until(lambda: s.get("/v2/models/all/ready").status == 200, 60, "the ensemble is not loaded again")

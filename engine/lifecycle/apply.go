@@ -66,7 +66,7 @@ func (c *change) apply(p *plan) error {
 	return c.commit(p, results)
 }
 
-// keep reports whether a version in service already is what the plan wants. If only the instances differ, it
+// keep reports whether a version in service already is what the plan wants. If only the instances or the version policy differ, it
 // changes these. Otherwise the version is marked as loading.
 func (c *change) keep(p *plan, out *outcome) bool {
 	m, e, src, n := c.m, c.e, c.src, out.number
@@ -85,7 +85,7 @@ func (c *change) keep(p *plan, out *outcome) bool {
 	switch cfg := current.Config(); {
 	case (v.shared == src.Shared || v.rest == src.Rest) && proto.Equal(cfg, p.cfg):
 		out.kept = true
-	case v.rest == src.Rest && modelconfig.OnlyInstancesDiffer(cfg, p.cfg):
+	case v.rest == src.Rest && modelconfig.ChangesInPlace(cfg, p.cfg):
 		out.err = current.Resize(c.ctx, p.cfg)
 		out.kept = out.err == nil
 	default:

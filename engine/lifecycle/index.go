@@ -129,16 +129,25 @@ func (v standing) status(n int64) VersionStatus {
 }
 
 // AllReady reports whether every model that is to be served has a version in service: strict readiness. A failed reload
-// does not count while the version loaded before serves.
+// does not count while the version loaded before serves. An ensemble does not count after one of its steps was unloaded
+// on request.
 func (m *Manager) AllReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if e.wanted && !e.serves() {
+		if e.wanted && !e.serves() && !m.stepUnloaded(e) {
 			return false
 		}
 	}
 	return true
+}
+
+// stepUnloaded reports whether an ensemble lacks a model that was unloaded on request. m.mu is held.
+func (m *Manager) stepUnloaded(e *entry) bool {
+	return slices.ContainsFunc(e.cfg.GetEnsembleScheduling().GetStep(), func(s *inferencepb.ModelEnsembling_Step) bool {
+		step := m.entries[s.GetModelName()]
+		return step != nil && step.held && !step.serves()
+	})
 }
 
 // readyWithin is how long a model may take to say whether it is ready: Triton's limit.

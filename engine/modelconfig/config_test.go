@@ -303,13 +303,14 @@ func TestChooseVersions_A046_A047_A048(t *testing.T) {
 	}
 }
 
-func TestOnlyInstancesDiffer(t *testing.T) {
+func TestChangesInPlace(t *testing.T) {
 	const base = `name: "m" instance_group [ { count: 1 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`
 	for _, tt := range []struct {
 		other string
 		want  bool
 	}{
-		{base, false},
+		{base, true},
+		{base + ` version_policy { all { } }`, true},
 		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`, true},
 		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU } ]`, true},
 		{`name: "m" instance_group [ { name: "a" kind: KIND_GPU }, { name: "b" kind: KIND_CPU }, { kind: KIND_GPU } ]`,
@@ -322,8 +323,8 @@ func TestOnlyInstancesDiffer(t *testing.T) {
 		{`name: "m" max_batch_size: 1 instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`,
 			false},
 	} {
-		if got := modelconfig.OnlyInstancesDiffer(parse(t, base), parse(t, tt.other)); got != tt.want {
-			t.Errorf("OnlyInstancesDiffer(%s) = %v, want %v", tt.other, got, tt.want)
+		if got := modelconfig.ChangesInPlace(parse(t, base), parse(t, tt.other)); got != tt.want {
+			t.Errorf("ChangesInPlace(%s) = %v, want %v", tt.other, got, tt.want)
 		}
 	}
 }
@@ -365,7 +366,29 @@ model_metrics { metric_control { histogram_options { buckets: [0.1, 1, 1e6, 1e-7
 	}
 }
 
+// Triton's JSON parser reads a single value as a list of one.
+func TestParseJSONOfASingleValueForAList(t *testing.T) {
+	got, _, faults := modelconfig.ParseJSON("f", []byte(`{"instance_group": {"count": 2, "gpus": 1},
+		"versionPolicy": {"specific": {"versions": 9007199254740993}}, "parameters": {"a": {"string_value": "b"}},
+		"ensembleScheduling": {"step": {"input_map": {"x": "y"}}}, "input": [ { "dims": 3 } ]}`))
+	if faults.Err() != nil {
+		t.Fatal(faults)
+	}
+	want := parse(t, `instance_group { count: 2 gpus: 1 } version_policy { specific { versions: 9007199254740993 } }
+		parameters { key: "a" value { string_value: "b" } }
+		ensemble_scheduling { step { input_map { key: "x" value: "y" } } } input { dims: 3 }`)
+	if !proto.Equal(got, want) {
+		t.Errorf("ParseJSON = %v, want %v", got, want)
+	}
+	for _, text := range []string{`{"instance_group": {"nosuch": 1}}`, `{"instance_group": 5}`, `{"input": "x"}`} {
+		if _, _, faults := modelconfig.ParseJSON("f", []byte(text)); faults.Err() == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}
+
 func FuzzParseJSON(f *testing.F) {
+	f.Add([]byte(`{"instance_group":{"count":2,"gpus":1}}`))
 	f.Add([]byte(`{"name":"x","max_batch_size":8,"input":[{"name":"a","dims":["1",-1]}],"version_policy":{"all":{}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		cfg, _, faults := modelconfig.ParseJSON("f", text)

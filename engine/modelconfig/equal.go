@@ -8,17 +8,14 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// OnlyInstancesDiffer reports whether two normalized configurations differ only in the counts, names and order of their
-// instance groups, so that instances can be added or removed without a reload. Each group of b must otherwise be like
-// one of a. It returns false for equal configurations.
-func OnlyInstancesDiffer(a, b *inferencepb.ModelConfig) bool {
-	if proto.Equal(a, b) || len(a.InstanceGroup) == 0 || len(b.InstanceGroup) == 0 {
-		return false
-	}
+// ChangesInPlace reports whether a version that serves with configuration a need not be loaded again for b. The two are
+// normalized and differ only in the version policy, and in the counts, names and order of the instance groups: each
+// group of b must otherwise be like one of a.
+func ChangesInPlace(a, b *inferencepb.ModelConfig) bool {
 	rest := func(c *inferencepb.ModelConfig) (*inferencepb.ModelConfig, []*inferencepb.ModelInstanceGroup) {
 		c = proto.Clone(c).(*inferencepb.ModelConfig)
 		groups := c.InstanceGroup
-		c.InstanceGroup = nil
+		c.InstanceGroup, c.VersionPolicy = nil, nil
 		for _, g := range groups {
 			g.Name, g.Count = "", 0
 		}
@@ -32,5 +29,5 @@ func OnlyInstancesDiffer(a, b *inferencepb.ModelConfig) bool {
 			return false
 		}
 	}
-	return proto.Equal(restA, restB)
+	return (len(groupsA) == 0) == (len(groupsB) == 0) && proto.Equal(restA, restB)
 }

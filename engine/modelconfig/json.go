@@ -2,6 +2,7 @@ package modelconfig
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"regexp"
 	"slices"
@@ -23,10 +24,51 @@ func ParseJSON(file string, text []byte) (*inferencepb.ModelConfig, *Positions, 
 		return cfg, pos, Faults{{File: file, Message: "the configuration has " + strconv.Itoa(len(text)) +
 			" bytes, more than the limit of " + strconv.Itoa(MaxFileSize)}}
 	}
-	if err := protojson.Unmarshal(text, cfg); err != nil {
+	err := protojson.Unmarshal(text, cfg)
+	if err == nil {
+		return cfg, pos, nil
+	}
+	if protojson.Unmarshal(withLists(text, cfg.ProtoReflect().Descriptor()), cfg) != nil {
 		return cfg, pos, Faults{jsonFault(file, err)}
 	}
 	return cfg, pos, nil
+}
+
+// withLists makes lists of single values where a message has a list, as Triton's parser does. nil: text is no object.
+func withLists(text []byte, d protoreflect.MessageDescriptor) []byte {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(text, &object) != nil || object == nil {
+		return nil
+	}
+	for name, value := range object {
+		fd := d.Fields().ByTextName(name)
+		if fd == nil {
+			fd = d.Fields().ByJSONName(name)
+		}
+		if fd != nil && !fd.IsMap() && string(value) != "null" {
+			object[name] = withList(value, fd)
+		}
+	}
+	text, _ = json.Marshal(object) //nolint:errchkjson // its values are what json.Unmarshal has read
+	return text
+}
+
+// withList is withLists for the value of a field.
+func withList(value json.RawMessage, fd protoreflect.FieldDescriptor) json.RawMessage {
+	elements := []json.RawMessage{value}
+	if value[0] == '[' && (!fd.IsList() || json.Unmarshal(value, &elements) != nil) {
+		return value
+	}
+	for i, e := range elements {
+		if fd.Message() != nil && e[0] == '{' {
+			elements[i] = withLists(e, fd.Message())
+		}
+	}
+	if !fd.IsList() {
+		return elements[0]
+	}
+	value, _ = json.Marshal(elements) //nolint:errchkjson // its values are what json.Unmarshal has read
+	return value
 }
 
 // protojsonPosition finds "(line 1:5): " in errors of protojson, which may have no-break spaces.
