@@ -13,6 +13,7 @@ import (
 	"nereid/app/backends"
 	"nereid/app/command"
 	"nereid/app/command/admin"
+	getcmd "nereid/app/command/get"
 	perfcmd "nereid/app/command/perf"
 	"nereid/app/command/terminal"
 	tunecmd "nereid/app/command/tune"
@@ -47,6 +48,8 @@ func commands() []command.Command {
 		{Names: []string{"completion"}, Args: "SHELL", Run: terminal.Completion,
 			Help: "print the completion of a shell"},
 		{Names: []string{terminal.CompleteName}, Hidden: true, Run: complete},
+		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
+			Help: "bring a model from a URL or a Python package; see nereid get --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
 		{Names: []string{"config"}, Args: "generate", Run: admin.Config,

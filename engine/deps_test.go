@@ -125,6 +125,7 @@ var layers = map[string]int{
 	"app/console":  10,
 
 	"app/command/admin":    11,
+	"app/command/get":      11,
 	"app/command/perf":     11,
 	"app/command/terminal": 11,
 	"app/command/tune":     11,
