@@ -66,8 +66,8 @@ func (c *change) apply(p *plan) error {
 	return c.commit(p, results)
 }
 
-// keep reports whether a version in service already is what the plan wants. If only the instances or the version policy differ, it
-// changes these. Otherwise the version is marked as loading.
+// keep reports whether a version in service already is what the plan wants. If only the instances or the version policy
+// differ, it changes these. Otherwise the version is marked as loading.
 func (c *change) keep(p *plan, out *outcome) bool {
 	m, e, src, n := c.m, c.e, c.src, out.number
 	m.mu.Lock()
