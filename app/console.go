@@ -23,7 +23,7 @@ func (s *server) openConsole() error {
 	f, e, python := s.fronts, &s.c.Engine, datadir.Python(s.data.Path)
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
-		Memory: f.memory, Refusals: f.refusals, LogControl: s.logControl,
+		Memory: f.memory, Refusals: f.refusals, Requests: s.requests, LogControl: s.logControl,
 		Alerts: s.alerts, Webhook: s.webhook,
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{

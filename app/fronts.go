@@ -20,11 +20,13 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/listen"
 	"nereid/app/options"
+	"nereid/app/requestlog"
 	"nereid/engine/device"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
 	"nereid/engine/refusals"
+	"nereid/engine/requests"
 	"nereid/engine/restrict"
 	"nereid/engine/tensor"
 )
@@ -37,6 +39,7 @@ type fronts struct {
 	tasks    *tasks
 	memory   *tensor.Budget // of requests and responses
 	refusals *refusals.Log
+	requests *requests.Log // nil: requests are not recorded
 
 	listeners listen.Listeners
 	tls       map[string]*tls.Config // by the name of the endpoint; absent: no TLS
@@ -58,6 +61,10 @@ func (s *server) openFronts(context.Context) error {
 	f := s.fronts
 	f.engine, f.memory = s.engine, tensor.NewBudget(requestMemory(f.c.RequestMemory))
 	f.refusals = refusals.New()
+	if f.c.RecordRequests {
+		f.requests = requests.New()
+		s.requests = requestlog.New(f.requests)
+	}
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
 			"option out, or use nereid serve")
@@ -169,6 +176,7 @@ func (s *server) openHTTP() (err error) {
 func (f *fronts) newHTTP(o httpapi.Options) (*httpapi.Server, error) {
 	o.Engine, o.Log, o.MaxBody, o.Restricted = f.engine, f.log, f.c.HTTP.MaxBody, f.c.HTTP.Restricted
 	o.Memory, o.MaxConnections, o.Refusals = f.memory, f.shares.Inference, f.refusals
+	o.Requests = f.requests
 	o.AllowedHosts, o.Authorize = f.allowedHosts(f.c.Listen.HTTP.Address), authorizeHTTP(f.tokens)
 	if f.exporter != nil {
 		o.Metrics = f.exporter.Append
@@ -184,7 +192,7 @@ func (s *server) openGRPC() (err error) {
 	o := f.c.GRPC
 	o.Engine, o.Log, o.TLS, o.Trace, o.LogControl = s.engine, s.log, f.tls["grpc"], s.trace, s.logControl
 	o.Authorize, o.Memory, o.MaxConnections = authorizeGRPC(f.tokens), f.memory, f.shares.Inference
-	o.Refusals = f.refusals
+	o.Refusals, o.Requests = f.refusals, f.requests
 	f.grpc, err = grpcapi.New(o)
 	return err
 }

@@ -25,6 +25,7 @@ import (
 	"nereid/app/history"
 	"nereid/app/logging"
 	"nereid/app/options"
+	"nereid/app/requestlog"
 	"nereid/engine"
 	"nereid/engine/cache"
 	"nereid/engine/device"
@@ -53,6 +54,7 @@ type server struct {
 	meter      *history.Meter
 	alerts     *alerts.Watch // nil: the history is off, as is webhook
 	webhook    *alerts.Webhook
+	requests   *requestlog.Keeper // nil: requests are not recorded
 	backends   *backends.Set
 	cache      cache.Store // nil: there is none
 	engine     *engine.Engine
@@ -172,6 +174,9 @@ func (s *server) start(ctx context.Context) error {
 		s.tasks.spawn(func() error { return s.meter.Run(run) })
 		s.tasks.spawn(func() error { return s.alerts.Run(run) })
 		s.tasks.spawn(func() error { return s.webhook.Run(run) })
+	}
+	if s.requests != nil {
+		s.tasks.spawn(func() error { return s.requests.Run(run) })
 	}
 	if l, err := control.Listen(s.data.Path); err == nil {
 		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link))

@@ -204,13 +204,16 @@ func (e *Engine) Close(ctx context.Context) {
 // the model, Unavailable.
 func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 	m, err := e.models.AcquireFor(r)
-	if err != nil {
-		if errors.Is(err, lifecycle.ErrEvicted) {
-			return e.models.Await(r)
-		}
-		return err
+	switch {
+	case err == nil:
+		err = m.Infer(r)
+	case errors.Is(err, lifecycle.ErrEvicted):
+		err = e.models.Await(r)
 	}
-	return m.Infer(r)
+	if err != nil {
+		r.Failed = err
+	}
+	return err
 }
 
 // Live reports whether the engine runs.

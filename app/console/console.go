@@ -21,12 +21,14 @@ import (
 	"nereid/app/console/inference"
 	"nereid/app/console/machine"
 	"nereid/app/console/models"
+	"nereid/app/console/requests"
 	"nereid/app/console/settings"
 	"nereid/app/console/stream"
 	"nereid/app/console/tasks"
 	"nereid/app/console/tuning"
 	record "nereid/app/history"
 	"nereid/app/logging"
+	"nereid/app/requestlog"
 	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/refusals"
@@ -53,6 +55,8 @@ type Options struct {
 	// Alerts and Webhook are nil if there is no history.
 	Alerts  *alerting.Watch
 	Webhook *alerting.Webhook
+	// Requests has the recorded requests; nil: they are not recorded.
+	Requests *requestlog.Keeper
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
@@ -94,6 +98,7 @@ type Console struct {
 	configs      *configs.Handler
 	history      *history.Handler
 	alerts       *alerts.Handler
+	requests     *requests.Handler
 	tuning       *tuning.Handler
 	server       *machine.Server
 	monitor      *machine.Monitor
@@ -141,6 +146,7 @@ func New(o Options) (*Console, error) {
 func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams,
 		Refusals: o.Refusals}
+	c.requests = &requests.Handler{Keeper: o.Requests}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent, Installing: func(model string) bool {
 			if o.Environment == nil {

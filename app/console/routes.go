@@ -39,6 +39,8 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/api/webhook", rest.Reply(c.alerts.WebhookState)},
 		{"PUT", "/api/webhook", rest.Call(c.alerts.SetWebhook)},
 		{"POST", "/api/webhook/test", rest.Reply(c.alerts.TestWebhook)},
+		{"GET", "/api/requests", rest.Reply(c.requests.List)},
+		{"GET", "/api/requests/{id}", rest.Reply(c.requests.Get)},
 		{"GET", "/api/logs", rest.Reply(c.logs.Read)},
 		{"PUT", "/api/logs/settings", rest.Call(c.logs.Set)},
 		{"GET", "/api/events", rest.Raw(c.serveStream)},

@@ -38,8 +38,10 @@ type Config struct {
 	ExitTimeout   time.Duration
 	ExitOnError   bool
 	OpenBrowser   bool
-	History       bool   // the server records its history
-	DataDir       string // never empty, unless AsTriton
+	History       bool // the server records its history
+	// RecordRequests: the server records the metadata of requests.
+	RecordRequests bool
+	DataDir        string // never empty, unless AsTriton
 	// DefaultDataDir: the user did not choose DataDir.
 	DefaultDataDir bool
 
@@ -110,7 +112,7 @@ func Default(asTriton bool) *Config {
 		address = "0.0.0.0"
 	}
 	c := &Config{
-		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
+		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true, RecordRequests: true,
 		Trace: trace.Options{Settings: trace.Default()},
 		Log: logging.Options{
 			Settings: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"},

@@ -317,6 +317,10 @@ func (c *Config) ownOptions() []option {
 		opt("open", "", "Opens the GUI in the browser.", flag(&c.OpenBrowser)),
 		opt("history", "boolean",
 			"Records statistics every second in the data folder. Default: true.", boolean(&c.History)),
+		opt("record-requests", "boolean",
+			"Records the metadata of requests for the page: the last 8192 in memory, and with history those that "+
+				"failed, were refused or slow, and a sample of the others in the data folder. Default: true.",
+			boolean(&c.RecordRequests)),
 		opt("data-dir", "path",
 			"Where the server keeps its data: history, revisions, trash, the first repository. Default: "+
 				"NEREID_DATA_DIR, else ~/.local/share/nereid.", text(&c.DataDir)),

@@ -289,6 +289,9 @@ func (x *run) request(s *step, f *fit, values []value) *infer.Request {
 	if x.r.Trace != nil {
 		r.Trace = x.r.Trace.Child()
 	}
+	if x.r.Record != nil {
+		r.Record = x.r.Record.Child("ensemble")
+	}
 	r.Parameters = append(r.Parameters, x.r.Parameters...)
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
 	r.Origin = x.r.Origin

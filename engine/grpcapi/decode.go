@@ -20,6 +20,8 @@ type message struct {
 	err error          // what is wrong with the message, for the client
 	id  string         // the request's ID if err is set
 
+	came infer.Stamp // when the message had come
+
 	version    string // model_version as sent
 	emptyFinal bool   // the client wants the empty final response of a decoupled model
 
@@ -78,6 +80,7 @@ func putMessage(m *message) {
 // Receive decodes b into m.r, or sets m.err. It takes over the caller's reference on b: the request owns the memory, of
 // which its tensors are views.
 func (m *message) Receive(b *tensor.Buffer) {
+	m.came = infer.Now()
 	if m.r != nil || m.err != nil {
 		b.Release()
 		m.fail(status.New(status.InvalidArg, "more than one message in a unary call"))

@@ -18,7 +18,7 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	start := s.traceStart()
 	m := getMessage(&s.pool, s.regions)
 	err := stream.RecvMsg(m)
-	r, refused := m.r, m.err
+	r, refused, came := m.r, m.err, m.came
 	putMessage(m)
 	if err != nil {
 		if r != nil {
@@ -26,10 +26,25 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 		}
 		return err
 	}
+	a := s.record(ctx, came)
+	defer a.Sent()
 	if refused != nil {
+		answered(a, wireError(refused))
 		return wireError(refused)
 	}
 	defer r.Release()
+	a.Attach(r)
+	err = s.unary(ctx, stream, r, start)
+	if ctx.Err() != nil {
+		a.Left()
+	} else {
+		answered(a, err)
+	}
+	return err
+}
+
+// unary answers a decoded request of modelInfer.
+func (s *Server) unary(ctx context.Context, stream grpc.ServerStream, r *infer.Request, start infer.Stamp) error {
 	tr, err := s.admit(ctx, r, start)
 	defer tr.End()
 	if err != nil {

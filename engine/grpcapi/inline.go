@@ -6,6 +6,7 @@ import (
 
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/infer"
+	"nereid/engine/requests"
 	"nereid/engine/restrict"
 	"nereid/engine/tensor"
 	"nereid/engine/trace"
@@ -25,7 +26,9 @@ type inferCall struct {
 	r       *infer.Request
 	held    *infer.Response // the response to be sent; nil: none has come
 	trace   *trace.Trace    // nil: it is not traced
-	scratch []byte          // for an encoded answer
+	record  *requests.Active
+	left    bool   // the call ended before its answer
+	scratch []byte // for an encoded answer
 }
 
 var inferCalls = sync.Pool{New: func() any { return &inferCall{scratch: make([]byte, 0, 512)} }}
@@ -53,13 +56,17 @@ func (i inlineInfer) Begin(st *h2.Stream, b *tensor.Buffer) {
 	m := getMessage(&i.s.pool, i.s.regions)
 	m.Receive(b)
 	r, refused := m.r, m.err
+	a := i.s.record(st.Context(), m.came)
 	putMessage(m)
 	if refused != nil {
+		answered(a, wireError(refused))
 		st.Finish(nil, wireError(refused))
+		a.Sent()
 		return
 	}
+	a.Attach(r)
 	c := inferCalls.Get().(*inferCall)
-	c.r = r
+	c.r, c.record = r, a
 	st.Value = c
 	r.Notify(st)
 	tr, err := i.s.admit(st.Context(), r, start)
@@ -78,6 +85,7 @@ func (i inlineInfer) Resume(st *h2.Stream) {
 	c := st.Value.(*inferCall)
 	if err := st.Err(); err != nil {
 		c.r.Cancel()
+		c.left = true
 		c.end(st, nil, err)
 		return
 	}
@@ -112,17 +120,26 @@ func (i inlineInfer) answer(st *h2.Stream, c *inferCall) {
 func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
 	c.r.Notify(nil)
 	sending(c.trace)
+	if c.left {
+		c.record.Left()
+	} else if err != nil {
+		answered(c.record, err)
+	}
 	if err != nil {
 		st.Finish(nil, err)
 	} else {
 		c.scratch = a.appendMeta(c.scratch[:0])
 		if copied, tied := a.rawSizes(); tied == 0 && len(c.scratch)+copied <= maxScratch {
 			c.scratch = a.appendRaw(c.scratch)
+			answered(c.record, nil)
 			st.Finish(c.scratch, nil)
 		} else {
-			st.FinishBuffers(a.encodeAfter(c.scratch), nil)
+			whole := a.encodeAfter(c.scratch)
+			answered(c.record, nil)
+			st.FinishBuffers(whole, nil)
 		}
 	}
+	c.record.Sent()
 	sent(c.trace)
 	c.trace.End()
 	if c.held != nil {

@@ -21,6 +21,7 @@ import (
 	"nereid/engine/infer"
 	pb "nereid/engine/inferencepb"
 	"nereid/engine/refusals"
+	"nereid/engine/requests"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -62,6 +63,8 @@ type Options struct {
 
 	// Refusals counts refused calls, and refused requests of streams; nil: they are not counted.
 	Refusals *refusals.Log
+	// Requests records inferences and refused calls; nil: they are not recorded.
+	Requests *requests.Log
 
 	// Restricted are the groups of calls that need metadata: Triton's --grpc-restricted-protocol. nil: none.
 	Restricted *restrict.Rules
@@ -110,6 +113,7 @@ type Server struct {
 	trace      *trace.Tracer
 	logControl engine.LogControl
 	refusals   *refusals.Log
+	requests   *requests.Log
 	restrict   *restrict.Rules
 	forwards   *regexp.Regexp
 	compress   bool
@@ -132,7 +136,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted,
 		forwards: o.ForwardMetadata, compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
-		refusals: o.Refusals, closing: make(chan struct{}), pool: tensor.Pool{Budget: o.Memory},
+		refusals: o.Refusals, requests: o.Requests, closing: make(chan struct{}), pool: tensor.Pool{Budget: o.Memory},
 	}
 	t, err := h2.New(h2.Options{
 		Codec: newCodec(), Log: o.Log, TLS: o.TLS, Pool: &s.pool, MaxReceiveBytes: o.MaxReceiveBytes,
@@ -240,8 +244,11 @@ func (s *Server) mayCall(ctx context.Context, method string, group restrict.Grou
 	return s.checkRestricted(ctx, group)
 }
 
-// refused counts a call that ends with a status if that is a refusal.
-func (s *Server) refused(method string, client net.Addr, st *grpcstatus.Status) {
+// refused counts a call that ends with a status if that is a refusal. recorded: the request of the call is recorded.
+func (s *Server) refused(method string, client net.Addr, st *grpcstatus.Status, recorded bool) {
+	if !recorded {
+		s.recordRefusal(method, client, st)
+	}
 	s.refusals.Add(refusals.Refusal{Protocol: "grpc", Cause: refusals.GRPCCause(st), Target: method,
 		Client: client.String(), Text: st.Message()})
 }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine/infer"
+	"nereid/engine/requests"
 	"nereid/engine/trace"
 )
 
@@ -44,6 +43,7 @@ type streamItem struct {
 	err        error
 	emptyFinal bool
 	trace      *trace.Trace // nil: it is not traced
+	record     *requests.Active
 }
 
 // modelStreamInfer answers ModelStreamInfer.
@@ -91,6 +91,7 @@ func (c *streamCall) receive() {
 		m := getMessage(&c.s.pool, c.s.regions)
 		err := c.stream.RecvMsg(m)
 		it := streamItem{r: m.r, id: m.id, err: m.err, emptyFinal: m.emptyFinal}
+		came := m.came
 		putMessage(m)
 		if err != nil {
 			if it.r != nil {
@@ -101,7 +102,9 @@ func (c *streamCall) receive() {
 			}
 			return
 		}
+		it.record = c.s.record(c.ctx, came)
 		if it.r != nil {
+			it.record.Attach(it.r)
 			it.trace = c.s.sample(c.ctx, it.r, start)
 			err := c.s.forward(c.ctx, it.r)
 			if err == nil {
@@ -184,6 +187,8 @@ func (c *streamCall) abandon() {
 				it.r.Release()
 			}
 			it.trace.End()
+			it.record.Left()
+			it.record.Sent()
 		}
 	}()
 }
@@ -193,7 +198,8 @@ func (c *streamCall) one(it streamItem) error {
 	if it.r == nil {
 		defer c.done()
 		defer it.trace.End()
-		return c.fail(it.id, it.err)
+		defer it.record.Sent()
+		return c.fail(it.id, it.err, it.record)
 	}
 	if it.r.Served.Decoupled() {
 		c.workers.Add(1)
@@ -202,6 +208,7 @@ func (c *streamCall) one(it streamItem) error {
 			defer c.done()
 			defer it.r.Release()
 			defer it.trace.End()
+			defer it.record.Sent()
 			defer c.rescue()
 			if err := c.decoupled(it); err != nil {
 				c.cancel(err)
@@ -212,14 +219,16 @@ func (c *streamCall) one(it streamItem) error {
 	defer c.done()
 	defer it.r.Release()
 	defer it.trace.End()
+	defer it.record.Sent()
 	resp, err := singleResponse(c.ctx, it.r)
 	if err != nil {
+		it.record.Left()
 		return c.end()
 	}
 	defer resp.Release()
 	sending(it.trace)
 	defer sent(it.trace)
-	return c.respond(it.r, resp, true)
+	return c.respond(it, resp, true)
 }
 
 func (c *streamCall) done() { <-c.slots }
@@ -229,16 +238,20 @@ func (c *streamCall) decoupled(it streamItem) error {
 	for {
 		resp, err := next(c.ctx, it.r)
 		if err != nil {
+			it.record.Left()
 			return c.end()
 		}
 		final := resp.Final
 		if final && resp.Err == nil && len(resp.Outputs) == 0 {
+			if !it.record.Answered() { // otherwise a response was an error
+				answered(it.record, nil)
+			}
 			if it.emptyFinal {
 				err = c.write(&answer{stream: true, model: it.r.ModelName, id: it.r.ID, final: true})
 			}
 		} else {
 			sending(it.trace)
-			err = c.respond(it.r, resp, final)
+			err = c.respond(it, resp, final)
 			sent(it.trace)
 		}
 		resp.Release()
@@ -252,14 +265,18 @@ func (c *streamCall) decoupled(it streamItem) error {
 	}
 }
 
-// respond sends one response to r.
-func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool) error {
+// respond sends one response to a request.
+func (c *streamCall) respond(it streamItem, resp *infer.Response, final bool) error {
+	r := it.r
 	err := resp.Err
 	if err == nil {
 		err = c.s.shape(r, resp)
 	}
 	if err != nil {
-		return c.fail(r.ID, err)
+		return c.fail(r.ID, err, it.record)
+	}
+	if final {
+		answered(it.record, nil)
 	}
 	return c.write(&answer{
 		stream: true, model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp, final: final,
@@ -267,16 +284,15 @@ func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool)
 	})
 }
 
+const streamMethod = "/" + inferenceService + "/ModelStreamInfer"
+
 // fail answers with an error: a message, or the end of a strict stream.
-func (c *streamCall) fail(id string, err error) error {
+func (c *streamCall) fail(id string, err error, a *requests.Active) error {
+	answered(a, wireError(err))
 	if c.strict {
 		return wireError(err)
 	}
-	var client net.Addr = &net.TCPAddr{}
-	if p, ok := peer.FromContext(c.ctx); ok {
-		client = p.Addr
-	}
-	c.s.refused("/"+inferenceService+"/ModelStreamInfer", client, grpcstatus.Convert(wireError(err)))
+	c.s.refused(streamMethod, clientOf(c.ctx), grpcstatus.Convert(wireError(err)), true)
 	return c.write(&answer{stream: true, id: id, err: validText(err.Error()), noFinal: true})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nereid/engine/infer"
+	"nereid/engine/requests"
 	"nereid/engine/tensor"
 	"nereid/engine/trace"
 )
@@ -45,9 +46,11 @@ type conn struct {
 	reply  *tensor.Buffer // the reply that is being written
 	held   int64          // bytes of outputs that belong to it, counted in Options.Memory
 	trace  *trace.Trace   // of the request; nil for nearly all
-	fresh  bool           // the HTTP library has just taken it over and has no request of it
-	ended  bool           // the client closed its side, and everything before that was read
-	linger bool           // the client may still be sending: let it read the reply before the connection is reset
+	record *requests.Active
+	came   infer.Stamp // the first bytes of the request; 0 if nothing is recorded
+	fresh  bool        // the HTTP library has just taken it over and has no request of it
+	ended  bool        // the client closed its side, and everything before that was read
+	linger bool        // the client may still be sending: let it read the reply before the connection is reset
 
 	heard    atomic.Bool // the client has sent something
 	headTail []byte      // the last two bytes of a header that is arriving in pieces
@@ -119,6 +122,9 @@ func (c *conn) begin() {
 	switch phase(c.phase.Load()) {
 	case idle:
 		c.progress()
+		if c.set.opt.Requests != nil {
+			c.came = infer.Now()
+		}
 		if c.phase.CompareAndSwap(int32(idle), int32(readingHead)) {
 			return
 		}
@@ -174,6 +180,10 @@ func (c *conn) finished() {
 		c.trace.Mark(trace.HTTPSendEnd, infer.Now())
 		c.trace.End()
 		c.trace = nil
+	}
+	if c.record != nil {
+		c.record.Sent()
+		c.record = nil
 	}
 	if c.x != nil {
 		c.x.large.Release()

@@ -8,6 +8,7 @@ import (
 
 	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
+	"nereid/engine/refusals"
 	"nereid/engine/status"
 )
 
@@ -27,6 +28,7 @@ type eventStream struct {
 
 	first   *infer.Response // until it is written
 	started bool            // a response was written
+	failed  bool            // an event was an error
 	ended   bool            // the final response was taken
 	out     tensorjson.Builder
 	rest    []byte // what is left of out
@@ -102,6 +104,9 @@ func (e *eventStream) advance() error {
 		err = e.encode(w, e.r, resp)
 	}
 	if err != nil {
+		e.failed = true
+		code := httpStatus(err)
+		e.c.record.Answer(code, refusals.HTTPCause(code), err.Error())
 		w.B = append(w.B[:at], tensorjson.Error(err.Error())...)
 	}
 	w.Raw("\n\n")
@@ -135,8 +140,12 @@ func (e *eventStream) Close() error {
 		e.first.Release()
 		e.first = nil
 	}
-	if !e.ended {
+	switch {
+	case !e.ended:
 		e.r.Cancel()
+		e.c.record.Left()
+	case !e.failed:
+		e.c.record.Answer(200, "", "")
 	}
 	e.r.Release()
 	e.r = nil

@@ -56,6 +56,7 @@ type requestHead struct {
 	hasHeaderLength bool
 	contentEncoding []byte
 	acceptEncoding  []byte
+	fromPage        bool // Nereid-Page: 1: the page of this server sends it
 	wantTiming      bool // Nereid-Timing: 1 asks for a Server-Timing header in the reply
 }
 
@@ -92,7 +93,9 @@ func (x *exchange) reset() {
 
 const (
 	// timingName is the request header that asks for the durations inside the server; its value is 1.
-	timingName       = "Nereid-Timing"
+	timingName = "Nereid-Timing"
+	// pageName is the request header by which the page of this server names itself, for the record of the request.
+	pageName         = "Nereid-Page"
 	headerLengthName = "Inference-Header-Content-Length"
 	// tooLongName is what headerReceived adds to a header.
 	tooLongName = "Nereid-Body-Too-Long"
@@ -120,6 +123,8 @@ func (x *exchange) take(key, value []byte) {
 		}
 	case timingName:
 		x.wantTiming = string(value) == "1"
+	case pageName:
+		x.fromPage = string(value) == "1"
 	case "Accept-Encoding":
 		x.acceptEncoding = value
 	case "Content-Encoding":

@@ -85,6 +85,9 @@ func (s *Server) infer(x *exchange, model string, version int64) error {
 func (s *Server) newRequest(x *exchange, model string, version int64) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version = model, version
+	if s.opt.Requests != nil {
+		s.record(x).Attach(r)
+	}
 	if !s.opt.Trace.On() {
 		return r
 	}

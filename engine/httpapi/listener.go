@@ -11,6 +11,7 @@ import (
 
 	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/refusals"
+	"nereid/engine/requests"
 )
 
 // spareFile is a file descriptor in reserve. If the process has no other left, it is released for the moment that it
@@ -62,6 +63,7 @@ func (cs *connections) reject(nc net.Conn, why string) {
 	}
 	cs.opt.Refusals.Add(refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(503),
 		Client: nc.RemoteAddr().String(), Text: why})
+	cs.opt.Requests.Add(requests.HTTP, nc.RemoteAddr(), "", 503, refusals.HTTPCause(503), why)
 	body := tensorjson.Error(why + "; try again later")
 	head := fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
 		"Retry-After: 1\r\nConnection: close\r\n\r\n", typeText, len(body))

@@ -14,6 +14,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/refusals"
+	"nereid/engine/requests"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -67,6 +68,8 @@ type Options struct {
 	Metrics func(dst []byte) []byte
 	// Refusals counts refused requests; nil: they are not counted.
 	Refusals *refusals.Log
+	// Requests records inferences and refused requests; nil: they are not recorded.
+	Requests *requests.Log
 	// Restricted are the groups of routes that need a header: Triton's --http-restricted-api. nil: none.
 	Restricted *restrict.Rules
 	// ForwardHeaders, if not nil, matches the names of the headers that become parameters of the inference request,

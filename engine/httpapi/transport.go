@@ -17,6 +17,7 @@ import (
 	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
 	"nereid/engine/refusals"
+	"nereid/engine/requests"
 	"nereid/engine/trace"
 )
 
@@ -95,8 +96,15 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.reset()
 	readHead(x, ctx)
 	s.serve(x)
-	if x.status >= 400 && !x.cancelled {
+	switch {
+	case x.cancelled && c.Err() != nil:
+		c.record.Left()
+	case x.cancelled:
+		c.record.Cancel(x.status)
+	case x.status >= 400:
 		s.refused(x)
+	default:
+		c.record.Answer(x.status, "", "")
 	}
 	s.send(x, ctx)
 	if c.trace != nil {
@@ -258,7 +266,7 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 	return x.status
 }
 
-// refused counts the request if its reply is a refusal.
+// refused counts the request if its reply is a refusal, and records it.
 func (s *Server) refused(x *exchange) {
 	r := refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(x.status),
 		Target: view(x.method) + " " + view(x.path), Client: x.conn.RemoteAddr().String()}
@@ -268,6 +276,27 @@ func (s *Server) refused(x *exchange) {
 		r.Text = body.Error
 	}
 	s.opt.Refusals.Add(r)
+	a := x.conn.record
+	if a == nil {
+		if r.Cause == "" {
+			return // an error of another call
+		}
+		a = s.record(x)
+		a.For(r.Target)
+		if x.route.group == Inference {
+			a.About(view(x.route.model))
+		}
+	}
+	a.Answer(x.status, r.Cause, r.Text)
+}
+
+// record begins the record of a request. It ends when the reply was written.
+func (s *Server) record(x *exchange) *requests.Active {
+	x.conn.record = s.opt.Requests.Begin(requests.HTTP, x.conn.RemoteAddr(), x.conn.came)
+	if x.fromPage {
+		x.conn.record.AsPage()
+	}
+	return x.conn.record
 }
 
 // handleFault answers a request that could not be read.
@@ -279,6 +308,7 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 		} else {
 			s.opt.Refusals.Add(refusals.Refusal{Protocol: "http", Cause: refusals.HTTPCause(code),
 				Client: c.RemoteAddr().String(), Text: text})
+			s.opt.Requests.Add(requests.HTTP, c.RemoteAddr(), "", code, refusals.HTTPCause(code), text)
 		}
 		c.linger = true
 		c.enter(writing)

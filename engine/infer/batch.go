@@ -21,6 +21,9 @@ type Batch struct {
 	// Inline says that Execute runs on the goroutine that brought the request. That goroutine waits for Execute to
 	// return before it reads the response.
 	Inline bool
+	// Instance is the name of the instance, and Before its execution before this one.
+	Instance string
+	Before   Execution
 	// Lost is set by a backend that has lost the state of sequences.
 	Lost Loss
 
@@ -44,6 +47,19 @@ func Rows(requests []*Request) (rows int64) {
 		rows += int64(r.BatchSize)
 	}
 	return rows
+}
+
+// Execution is a past execution of an instance.
+type Execution struct {
+	Rows, Requests int
+	Started, Ended Stamp
+}
+
+// Ran says in which execution a request ran. An ensemble's request has none of its own.
+type Ran struct {
+	Instance       string
+	Rows, Requests int // of the whole batch
+	Before         Execution
 }
 
 // Loss says which state of sequences an instance has lost.

@@ -109,6 +109,8 @@ type Request struct {
 
 	// Trace, if not nil, follows the request. The caller sets it.
 	Trace Trace
+	// Record, if not nil, notes what becomes of the request. The caller sets it, before it hands the request on.
+	Record Record
 	// Origin is set by a model that makes the request. It is nil for a client's request.
 	Origin *Origin
 	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then
@@ -149,6 +151,8 @@ type Progress struct {
 	Times     Times
 	Batch     *Batch // the batch that it runs in; nil before
 	Place     Place  // in the scheduler's queue
+	Ran       Ran    // the execution that gave the final response; only if the request is recorded
+	Failed    error  // of the final response; nil: it succeeded
 	Cache     CacheLookup
 	Sent      Sent
 	// Steps are the finished steps of an ensemble's request, in the order in which they ended. They are complete when
@@ -240,6 +244,9 @@ func (r *Request) Release() {
 		panic("infer: Release of a released request")
 	}
 	r.stream.drain()
+	if r.Record != nil {
+		r.Record.Released(r)
+	}
 	r.reset()
 	if r.pool != nil {
 		r.pool.Put(r)
@@ -267,7 +274,7 @@ func (r *Request) reset() {
 	clear(c.Parameters)
 	r.Content = Content{Inputs: c.Inputs[:0], Outputs: c.Outputs[:0], Parameters: c.Parameters[:0]}
 	r.Progress = Progress{Steps: r.Steps[:0]}
-	r.Trace, r.Origin, r.Client = nil, nil, nil
+	r.Trace, r.Record, r.Origin, r.Client = nil, nil, nil, nil
 	r.observer, r.order, r.held = nil, nil, r.held[:0]
 	r.answered.Store(false)
 	r.used.Store(false)

@@ -107,7 +107,7 @@ func (r *Request) deliver(resp *Response) {
 // finish takes the times over from the batch and notifies the observer.
 func (r *Request) finish(resp *Response) {
 	now := Now()
-	r.Times.Finished = now
+	r.Times.Finished, r.Failed = now, resp.Err
 	b := r.Batch
 	if b != nil {
 		r.Times.Taken, r.Times.Input, r.Times.Output = b.Started, b.Input, b.Output
@@ -116,6 +116,9 @@ func (r *Request) finish(resp *Response) {
 		}
 		if r.Times.Output == 0 {
 			r.Times.Output = now
+		}
+		if r.Record != nil {
+			r.Ran = Ran{Instance: b.Instance, Rows: b.Rows, Requests: len(b.Requests) - b.Nulls, Before: b.Before}
 		}
 	}
 	if r.observer != nil {

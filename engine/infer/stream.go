@@ -19,6 +19,8 @@ type stream struct {
 	mu     sync.Mutex
 	queue  fifo[*Response] // guarded by mu, as are bytes and waker
 	bytes  int             // the size of the responses in queue
+	sent   int             // the bytes of all outputs that were put
+	count  int             // of the responses that were put
 	waker  Waker
 	inline [1]*Response  // storage of queue for the usual single response
 	wake   chan struct{} // capacity 1: something was put and waker is nil
@@ -41,6 +43,8 @@ func (s *stream) put(resp *Response, r *Request) {
 	}
 	s.queue.push(resp)
 	s.bytes += size
+	s.sent += size - responseCost
+	s.count++
 	if s.waker != nil {
 		s.waker.Wake() // under mu, so that no call follows Notify(nil)
 		s.mu.Unlock()
@@ -99,6 +103,13 @@ func (s *stream) take() *Response {
 	return resp
 }
 
+// Answers returns how many responses the request has had, and the bytes of their outputs.
+func (r *Request) Answers() (n, size int) {
+	r.stream.mu.Lock()
+	defer r.stream.mu.Unlock()
+	return r.stream.count, r.stream.sent
+}
+
 func (s *stream) drain() {
 	for resp := s.take(); resp != nil; resp = s.take() {
 		resp.Release()
@@ -106,7 +117,7 @@ func (s *stream) drain() {
 }
 
 func (s *stream) reset() {
-	s.waker = nil
+	s.waker, s.sent, s.count = nil, 0, 0
 	select {
 	case <-s.wake:
 	default:

@@ -12,6 +12,15 @@ type Trace interface {
 	Child() Trace
 }
 
+// Record notes what became of a request; see package requests. Requests that are not recorded have none.
+type Record interface {
+	// Released is called once, when nothing uses the request any more, before its memory is reused.
+	Released(r *Request)
+	// Child returns the record of a request that this request's execution makes. kind is "ensemble" or "bls". Safe
+	// for concurrent use until Released.
+	Child(kind string) Record
+}
+
 // ActivityTrace is a Trace that also records activities of backends.
 type ActivityTrace interface {
 	Trace

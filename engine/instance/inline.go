@@ -15,7 +15,8 @@ import (
 type turn struct {
 	sync.Mutex
 	closed bool
-	mean   time.Duration // of the latest executions, for each request; guarded by the turn
+	mean   time.Duration   // of the latest executions, for each request; guarded by the turn
+	last   infer.Execution // the latest; guarded by the turn
 }
 
 // took notes the duration of an execution. The turn is held.
@@ -47,7 +48,7 @@ func (s *Set) Inline(r *infer.Request) bool {
 		r.Times.Queued = infer.Now()
 		b.Requests = append(b.Requests, r)
 		b.Rows, b.Inline = r.BatchSize, true
-		s.execute(run.ctx, run.id, run.inst, b, &run.turn)
+		s.execute(run.ctx, run, b)
 		run.turn.Unlock()
 		return true
 	}

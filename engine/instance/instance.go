@@ -221,7 +221,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 			if series == nil || !series.execute(ctx, b) {
 				slice.begin()
 				n := len(b.Requests) // the batch ends with its execution
-				slice.end(s.execute(ctx, r.id, r.inst, b, &r.turn), n)
+				slice.end(s.execute(ctx, r, b), n)
 			}
 			r.turn.Unlock()
 		}
@@ -244,15 +244,16 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 
 // execute executes a batch and answers the requests that the backend did not. It returns the duration. The turn is
 // held.
-func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch,
-	t *turn) time.Duration {
+func (s *Set) execute(ctx context.Context, r *run, b *infer.Batch) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
+	b.Instance, b.Before = r.place.Name, r.turn.last
 	b.Begin()
-	err := Execute(ctx, inst, b, s.o.Log)
+	err := Execute(ctx, r.inst, b, s.o.Log)
 	b.Ended = infer.Now()
 	ran := b.Ended.Sub(b.Started)
-	t.took(ran, len(b.Requests))
-	s.executed(id, b, err)
+	r.turn.took(ran, len(b.Requests))
+	r.turn.last = infer.Execution{Rows: b.Rows, Requests: len(b.Requests) - b.Nulls, Started: b.Started, Ended: b.Ended}
+	s.executed(r.id, b, err)
 	return ran
 }
 

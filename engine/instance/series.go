@@ -50,6 +50,7 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	x.s.o.Stats.Left(len(x.batches))
 	x.errs = x.errs[:0]
 	for _, b := range x.batches {
+		b.Instance, b.Before = x.r.place.Name, t.last
 		b.Begin()
 		x.errs = append(x.errs, nil)
 	}
@@ -57,6 +58,7 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	x.run(ctx)
 	ended := infer.Now()
 	t.took(ended.Sub(began), len(x.batches))
+	t.last = infer.Execution{Rows: len(x.batches), Requests: len(x.batches), Started: began, Ended: ended}
 	for i, b := range x.batches {
 		b.Ended = max(b.Output, b.Started) // the time until the series ended is not its own
 		x.s.executed(x.r.id, b, x.errs[i])

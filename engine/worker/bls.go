@@ -88,6 +88,9 @@ func (t *blsTable) origin(call *blsCall) *infer.Origin {
 	if parent != nil && call.Traced && parent.r.Trace != nil && !parent.r.Answered() {
 		call.Request.Trace = parent.r.Trace.Child()
 	}
+	if parent != nil && parent.r.Record != nil {
+		call.Request.Record = parent.r.Record.Child("bls")
+	}
 	known := new(*infer.Origin)
 	if parent != nil {
 		known = &parent.others

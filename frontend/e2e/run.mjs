@@ -18,6 +18,7 @@ import { faces } from "./faces.mjs";
 import { failing } from "./failing.mjs";
 import { hardening } from "./hardening.mjs";
 import { logs } from "./logs.mjs";
+import { requests } from "./requests.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
 import { tabs } from "./tabs.mjs";
@@ -279,6 +280,7 @@ await tabs({ base, context, report, model: "mlp" });
 await faces({ base, page, report, id });
 await alerting({ base, page, report, id });
 await logs({ base, page, report, id });
+await requests({ base, page, report });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });
 
@@ -286,7 +288,7 @@ await hardening({ base, page, report, model: digits });
 const pages = {
   models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
   config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
-  history: ["#/history", "main table"], logs: ["#/logs", "main li .stamp"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
+  history: ["#/history", "main table"], logs: ["#/logs", "main li .stamp"], requests: ["#/requests", "main tr.one"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
 };
 for (const theme of ["light", "dark"]) {
   await report.step(`every page in the ${theme} theme, with axe`, async () => {

@@ -100,6 +100,8 @@
 //	GET    /api/webhook → Webhook  unsupported (the history is off)
 //	PUT    /api/webhook SetWebhook → Webhook  as before; invalid
 //	POST   /api/webhook/test → Webhook  as before; conflict (there is none)
+//	GET    /api/requests?show=&model=&client=&id=&text=&after=&before=&limit= → Requests  invalid
+//	GET    /api/requests/{id} → RequestDetail  not_found
 //	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server

@@ -81,6 +81,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	r.Out.Header.Set("Nereid-Timing", "1")
+	r.Out.Header.Set("Nereid-Page", "1")
 	for name, values := range p.server.Header {
 		r.Out.Header[name] = values
 	}

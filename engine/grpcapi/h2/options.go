@@ -44,8 +44,9 @@ type Options struct {
 	// MaxConnections bounds the connections; others are closed at once. 0: 65536.
 	MaxConnections int
 
-	// Failed, if not nil, is called for each call that ends with another status than OK. It must not block.
-	Failed func(method string, client net.Addr, st *grpcstatus.Status)
+	// Failed, if not nil, is called for each call that ends with another status than OK. begun: it
+	// is an inline call whose message was handed on. It must not block.
+	Failed func(method string, client net.Addr, st *grpcstatus.Status, begun bool)
 
 	// Keepalive's zero fields mean: no idle limit, no age limit, no grace limit, 2 h, 20 s.
 	Keepalive keepalive.ServerParameters

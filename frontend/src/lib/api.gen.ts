@@ -1123,6 +1123,84 @@ export interface RefusedRequest {
   text: string;
 }
 
+/** Requests answers GET /api/requests: recorded requests that match the filter, the newest first. */
+export interface Requests {
+  requests: Request[];
+  /** Next is the value of after that continues here: it gives the requests that ended since. */
+  next: number;
+  /** More: there are older ones. The ID of the last one is the value of before that gives them. */
+  more: boolean;
+  /** Missed counts requests that left memory between after and now. */
+  missed: number;
+  /** LeftOut counts matching requests that ended since after and are above the limit. */
+  leftOut: number;
+  /** Off: the server does not record requests. */
+  off: boolean;
+}
+
+/** Request is one request. A model's request has a Parent. */
+export interface Request {
+  /** ID rises with the begin of requests. */
+  id: number;
+  parent: number;
+  /** TMs is when it began, in milliseconds since 1970, with a fraction. */
+  tMs: number;
+  /** Protocol is "http", "grpc", "page" (HTTP from this page), or "ensemble" or "bls" for what a model asked for. */
+  protocol: string;
+  /** Client is its address without the port; empty for what a model asked for. */
+  client: string;
+  /** Model is empty if the request could not be read, and Version if it reached no version. */
+  model: string;
+  version: string;
+  /** RequestID is the ID that the client gave, up to 64 bytes. */
+  requestId: string;
+  outcome: Outcome;
+  /** Slow: it took longer than 99 % of its model's requests of the last hour. */
+  slow: boolean;
+  cached: boolean;
+  /** Status is the code of HTTP or gRPC; 0 for what a model asked for. */
+  status: number;
+  /** Cause is that of a refusal; see RefusedCause. */
+  cause: string;
+  text: string;
+  /** Target is what a request asked for that was no inference. */
+  target: string;
+  /** BytesIn and BytesOut are those of the tensors. */
+  bytesIn: number;
+  bytesOut: number;
+  responses: number;
+  /** Rows is its own batch size; 0 if it reached no model. */
+  rows: number;
+  /** Instance is where it ran; empty if it did not, or for an ensemble. */
+  instance: string;
+  /** BatchRows and BatchRequests are those of the batch in which it ran. */
+  batchRows: number;
+  batchRequests: number;
+  durationUs: number;
+  /**
+   * PhasesUs are the times of the phases, which follow each other: receive, check, queue, input, compute, output,
+   * encode, send. Their sum is DurationUs.
+   */
+  phasesUs: number[];
+  /** BusyUs is how much of the queue's time its instance ran the execution before, which had BusyRows in BusyRequests. */
+  busyUs: number;
+  busyRows: number;
+  busyRequests: number;
+}
+
+/** Outcome says how a request ended. */
+export type Outcome = "ok" | "failed" | "refused" | "cancelled";
+
+/** RequestDetail answers GET /api/requests/{id}. */
+export interface RequestDetail {
+  request: Request;
+  /** Steps are the requests that its execution made, and those of these, in the order in which they began. */
+  steps: Request[];
+  /** AheadBatches is how many batches of its model began while it waited, with AheadRows rows, as far as it is known. */
+  aheadBatches: number;
+  aheadRows: number;
+}
+
 /** Server answers GET /api/server. */
 export interface Server {
   /** Name is the name in the reply to GET /v2. */

@@ -131,6 +131,16 @@ export interface LogsQuery {
   source?: "" | "server" | "process";
 }
 
+export interface RequestsQuery {
+  after?: number;
+  before?: number;
+  show?: string;
+  model?: string;
+  client?: string;
+  id?: string;
+  text?: string;
+}
+
 export const client = {
   openSession: async (r: api.OpenSession) => void (await call("POST", "/api/session", r)),
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
@@ -207,5 +217,7 @@ export const client = {
     json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),
   events: (q: EventsQuery, s?: AbortSignal) =>
     json<api.Events>("GET", "/api/history/events" + query({ ...q }), undefined, s),
+  requests: (q: RequestsQuery, s?: AbortSignal) => json<api.Requests>("GET", "/api/requests" + query({ ...q }), undefined, s),
+  request: (id: number, s?: AbortSignal) => json<api.RequestDetail>("GET", `/api/requests/${id}`, undefined, s),
   refused: (s?: AbortSignal) => json<api.Refused>("GET", "/api/refused", undefined, s),
 };

@@ -8,6 +8,7 @@ export type Route =
   | { view: "model"; name: string; tab: Tab }
   | { view: "history" }
   | { view: "logs"; name: string }
+  | { view: "requests"; query: string }
   | { view: "server" }
   | { view: "settings" };
 
@@ -26,7 +27,8 @@ function decoded(part: string | undefined): string {
 
 /** Parses a location hash. An unknown hash is the list of models. */
 export function parse(hash: string): Route {
-  const [view, name, tab] = hash.replace(/^#\/?/, "").split("/");
+  const [path, query] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const [view, name, tab] = (path ?? "").split("/");
   if (view === "models" && name) {
     try {
       return { view: "model", name: decodeURIComponent(name), tab: isTab(tab) ? tab : "overview" };
@@ -35,6 +37,7 @@ export function parse(hash: string): Route {
     }
   }
   if (view === "logs") return { view, name: decoded(name) };
+  if (view === "requests") return { view, query: query ?? "" };
   if (view === "history" || view === "server" || view === "settings") return { view };
   return { view: "models" };
 }
@@ -43,6 +46,7 @@ export const href = {
   models: "#/models",
   history: "#/history",
   logs: (model = "") => (model ? `#/logs/${encodeURIComponent(model)}` : "#/logs"),
+  requests: (query = "") => (query ? `#/requests?${query}` : "#/requests"),
   server: "#/server",
   settings: "#/settings",
   model: (name: string, tab: Tab = "overview") =>
@@ -69,6 +73,13 @@ class Router {
 
   go(to: string): void {
     location.hash = to;
+  }
+
+  /** Changes the address within a page, without an entry in the browser's history. */
+  replace(to: string): void {
+    history.replaceState(null, "", to);
+    this.last = location.hash;
+    this.route = parse(location.hash);
   }
 
   /** Navigates, and returns whether the page was left; false if unsaved changes keep it. */

@@ -1,0 +1,2 @@
+// Package requests shows the recorded requests. It starts no goroutine.
+package requests

@@ -1,0 +1,79 @@
+package requestlog
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"nereid/engine/requests"
+)
+
+// Keeper marks slow requests. It is safe for concurrent use, but Run runs once.
+type Keeper struct {
+	log *requests.Log
+
+	mu     sync.Mutex // guards the following
+	next   int64      // of the log: the first record that was not seen
+	models map[string]*latencies
+}
+
+// maxModels bounds the models that are known; more are looked at when old ones have been forgotten.
+const maxModels = 4096
+
+// New makes a Keeper.
+func New(log *requests.Log) *Keeper { return &Keeper{log: log, models: map[string]*latencies{}} }
+
+// Log returns the log, with the marks of all records so far.
+func (k *Keeper) Log() *requests.Log {
+	k.collect()
+	return k.log
+}
+
+// Run looks at the records as they come, until ctx is done.
+func (k *Keeper) Run(ctx context.Context) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			k.collect()
+			return nil
+		case <-second.C:
+		case <-k.log.Half():
+		}
+		k.collect()
+	}
+}
+
+// collect looks at the new records.
+func (k *Keeper) collect() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	var slow []int64
+	k.next, _ = k.log.Since(k.next, func(seq int64, r *requests.Record) {
+		if k.see(r, now) {
+			slow = append(slow, seq)
+		}
+	})
+	for _, seq := range slow {
+		k.log.Mark(seq)
+	}
+}
+
+// see counts a record and reports whether it is slow. k.mu is held.
+func (k *Keeper) see(r *requests.Record, now time.Time) (slow bool) {
+	if r.Version == 0 || r.Outcome == requests.Refused {
+		return false
+	}
+	l := k.models[r.Model]
+	if l == nil {
+		if len(k.models) >= maxModels {
+			clear(k.models)
+		}
+		l = &latencies{}
+		k.models[r.Model] = l
+	}
+	l.advance(now)
+	return l.add(r.Ended().Sub(r.Began()), r.Outcome == requests.OK)
+}

@@ -1,0 +1,59 @@
+package requestlog
+
+import (
+	"testing"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/requests"
+)
+
+func TestSlowIsAboveTheHoursPercentile(t *testing.T) {
+	k, now := New(requests.New()), time.Now()
+	slow := func(took time.Duration, o requests.Outcome) bool {
+		start := infer.Stamp(time.Hour)
+		return k.see(&requests.Record{Model: "m", Version: 1, Outcome: o, Received: start,
+			Sent: start + infer.Stamp(took)}, now)
+	}
+	for i := range fewest {
+		if slow(time.Duration(1+i%10)*time.Millisecond, requests.OK) {
+			t.Fatalf("request %d is slow, with fewer than %d before it", i, fewest)
+		}
+	}
+	if slow(10*time.Millisecond, requests.OK) {
+		t.Error("a request as long as the longest tenth is slow")
+	}
+	if !slow(20*time.Millisecond, requests.OK) || !slow(20*time.Millisecond, requests.Failed) {
+		t.Error("a request twice as long as the others is not slow")
+	}
+	if slow(time.Second, requests.Refused) {
+		t.Error("a refused request is slow")
+	}
+	now = now.Add(30 * time.Minute)
+	for range 300 {
+		slow(time.Second, requests.OK)
+	}
+	if slow(time.Second, requests.OK) {
+		t.Error("a request is slow although most were as long")
+	}
+	now = now.Add(2 * time.Hour)
+	if slow(10*time.Second, requests.OK) {
+		t.Error("a request is slow by those of more than an hour ago")
+	}
+}
+
+func TestRequestsWithoutAModelAreNotSlow(t *testing.T) {
+	l := requests.New()
+	k := New(l)
+	for range 2 * fewest {
+		l.Add(requests.HTTP, nil, "", 200, "", "")
+	}
+	k.Log().Since(0, func(seq int64, r *requests.Record) {
+		if r.Slow {
+			t.Errorf("record %d, which reached no model, is slow", seq)
+		}
+	})
+	if k.next != 2*fewest {
+		t.Errorf("%d records were seen, want %d", k.next, 2*fewest)
+	}
+}

@@ -1,0 +1,133 @@
+package requests
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/infer"
+)
+
+// Size is how many records a Log has.
+const Size = 8192
+
+// chunk is how many records are read at a time, so that requests wait for readers only briefly.
+const chunk = 256
+
+// Log has the last requests. It is safe for concurrent use. Nothing is recorded with a nil Log.
+type Log struct {
+	ids    atomic.Int64
+	active sync.Pool
+	half   chan struct{} // see Half
+
+	mu   sync.Mutex
+	ring []Record // of Size; guarded by mu, as is next
+	next int64    // the sequence number of the next record; its place is the rest of the division by Size
+}
+
+// New makes an empty Log.
+func New() *Log {
+	l := &Log{ring: make([]Record, Size), half: make(chan struct{}, 1)}
+	l.ids.Store(time.Now().UnixMicro()) // requests are fewer than microseconds, so IDs rise over restarts
+	l.active.New = func() any { return &Active{log: l} }
+	return l
+}
+
+// Begin begins the record of a request whose first bytes came at a moment; 0: now.
+func (l *Log) Begin(protocol string, client net.Addr, received infer.Stamp) *Active {
+	if l == nil {
+		return nil
+	}
+	if received == 0 {
+		received = infer.Now()
+	}
+	return l.begin(protocol, client, received)
+}
+
+func (l *Log) begin(protocol string, client net.Addr, received infer.Stamp) *Active {
+	a := l.active.Get().(*Active)
+	a.Record = Record{ID: l.ids.Add(1), Protocol: protocol, Client: client, Received: received}
+	a.users.Store(1)
+	return a
+}
+
+// Add records a request that is refused before it is an inference.
+func (l *Log) Add(protocol string, client net.Addr, target string, code int, cause, text string) {
+	a := l.Begin(protocol, client, 0)
+	if a == nil {
+		return
+	}
+	a.For(target)
+	a.Answer(code, cause, text)
+	a.Sent()
+}
+
+// release ends a use of a record. The last one keeps it.
+func (a *Active) release() {
+	l := a.log
+	if a.users.Add(-1) > 0 {
+		return
+	}
+	l.mu.Lock()
+	l.ring[l.next%Size] = a.Record
+	l.next++
+	full := l.next%(Size/2) == 0
+	l.mu.Unlock()
+	l.active.Put(a)
+	if full {
+		select {
+		case l.half <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Half sends when half of the ring was filled since it last did.
+func (l *Log) Half() <-chan struct{} { return l.half }
+
+// Next returns the sequence number of the next record. Records are numbered from 0 in the order of their ends.
+func (l *Log) Next() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+// Oldest returns the sequence number of the oldest record.
+func (l *Log) Oldest() int64 { return max(0, l.Next()-Size) }
+
+// Since calls f with the records from a sequence number on, in order, and returns the number with which to continue and
+// how many records have left the ring before they were read. f must not keep its argument, nor call the Log.
+func (l *Log) Since(seq int64, f func(seq int64, r *Record)) (next, missed int64) {
+	buf := make([]Record, 0, chunk)
+	for {
+		l.mu.Lock()
+		end := l.next
+		if oldest := end - Size; seq < oldest {
+			missed += oldest - seq
+			seq = oldest
+		}
+		end = min(end, seq+chunk)
+		buf = buf[:0]
+		for i := seq; i < end; i++ {
+			buf = append(buf, l.ring[i%Size])
+		}
+		l.mu.Unlock()
+		if len(buf) == 0 {
+			return seq, missed
+		}
+		for i := range buf {
+			f(seq+int64(i), &buf[i])
+		}
+		seq = end
+	}
+}
+
+// Mark notes that a record is of a slow request, unless it has left the ring.
+func (l *Log) Mark(seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seq >= 0 && seq < l.next && seq >= l.next-Size {
+		l.ring[seq%Size].Slow = true
+	}
+}
