@@ -1,6 +1,6 @@
 // The typed client of the console's HTTP interface. Types come from Go (api.gen.ts).
 import type * as api from "./api.gen";
-import { t } from "./i18n/index.svelte";
+import { i18n, t } from "./i18n/index.svelte";
 
 declare global {
   interface Window {
@@ -46,12 +46,18 @@ function isApiError(v: unknown): v is api.Error {
   return typeof v === "object" && v !== null && "error" in v && typeof v.error === "string";
 }
 
+/** A text of the server in the page's language. English pages do not load the catalogue. */
+async function translated(text: string): Promise<string> {
+  if (i18n.language !== "zh") return text;
+  return import("./i18n/server").then((m) => m.chinese(text), () => text);
+}
+
 /** Turns a failed response into an ApiError. */
 export async function toApiError(res: Response): Promise<ApiError> {
   const text = await res.text();
   try {
     const body: unknown = JSON.parse(text);
-    if (isApiError(body)) return new ApiError(body.error, body.code ?? "internal", res.status, body.faults ?? []);
+    if (isApiError(body)) return new ApiError(await translated(body.error), body.code ?? "internal", res.status, body.faults ?? []);
   } catch {
     // not JSON: show the text
   }
