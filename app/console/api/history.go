@@ -91,6 +91,8 @@ type Events struct {
 
 // ModelsEvent is the stream's topic models.
 type ModelsEvent struct {
+	// TMs is the server's time.
+	TMs int64 `json:"tMs"`
 	// Full: Models has all models. Otherwise it has those that changed, and Removed has the names of removed ones.
 	Full    bool         `json:"full"`
 	Models  List[Model]  `json:"models"`

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
@@ -42,10 +43,12 @@ func (w *Watcher) All() api.ModelsEvent {
 	w.publishing.Lock()
 	defer w.publishing.Unlock()
 	all := w.catalog.All()
+	now := time.Now().UnixMilli()
 	if e, changed := modelsDiff(w.published, all); changed {
+		e.TMs = now
 		w.streams.Publish("models", e)
 	}
-	return api.ModelsEvent{Full: true, Models: all}
+	return api.ModelsEvent{TMs: now, Full: true, Models: all}
 }
 
 // modelsDiff returns what changed since known, and updates known. It ignores the numbers of the last minute, which the

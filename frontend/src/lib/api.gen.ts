@@ -502,6 +502,8 @@ export interface Events {
 
 /** ModelsEvent is the stream's topic models. */
 export interface ModelsEvent {
+  /** TMs is the server's time. */
+  tMs: number;
   /** Full: Models has all models. Otherwise it has those that changed, and Removed has the names of removed ones. */
   full: boolean;
   models: Model[];

@@ -30,7 +30,7 @@ export class Feed {
   private waitMs = 1000;
   // For tabs that join later: the models, when they were all sent, and the messages of the last minute.
   private models: api.Model[] | null = null;
-  private modelsMs = 0;
+  private modelsMs = { told: 0, at: 0 }; // when they were: the server's time and the browser's
   private samples: { topic: string; data: string; atMs: number }[] = [];
   private machine: FeedMessage | null = null;
 
@@ -55,8 +55,8 @@ export class Feed {
 
   private past(): FeedMessage[] {
     if (!this.models) return [];
-    const e: api.ModelsEvent = { full: true, models: this.models, removed: [] };
-    const out: FeedMessage[] = [{ topic: "models", data: JSON.stringify(e), atMs: this.modelsMs }, ...this.samples];
+    const e: api.ModelsEvent = { tMs: this.modelsMs.told, full: true, models: this.models, removed: [] };
+    const out: FeedMessage[] = [{ topic: "models", data: JSON.stringify(e), atMs: this.modelsMs.at }, ...this.samples];
     return this.machine ? [...out, this.machine] : out;
   }
 
@@ -104,7 +104,7 @@ export class Feed {
     if (m.topic === "samples") this.samples = [...this.samples.filter((x) => x.atMs > m.atMs - keepMs), m];
     if (m.topic !== "models") return;
     const e = JSON.parse(m.data) as api.ModelsEvent;
-    if (e.full) this.modelsMs = m.atMs;
+    if (e.full) this.modelsMs = { told: e.tMs, at: m.atMs };
     // The requests before a model's own message are not those before modelsMs.
     else for (const x of e.models) for (const v of x.versions) v.lastMinute.spark = [];
     this.models = merge(this.models ?? [], e);

@@ -2,6 +2,7 @@
 import type * as api from "./api.gen";
 import { alerts } from "./alerts.svelte";
 import { base, client } from "./api";
+import { noteServerTime } from "./clock";
 import { join, merge, type FeedMessage, type FeedStatus } from "./feed";
 import { frameworks } from "./frameworks.svelte";
 import { SampleRing, type Column } from "./ring";
@@ -88,7 +89,7 @@ class Live {
   /** Stores the model from an answer, unless the stream is open: the stream may be newer than the answer. */
   put(m: api.Model): void {
     if (this.status === "open") return;
-    this.onModels({ full: false, models: [m], removed: [] }, Date.now());
+    this.onModels({ tMs: 0, full: false, models: [m], removed: [] });
   }
 
   /** Stores the state of an import, and keeps only the last few imports. */
@@ -101,20 +102,22 @@ class Live {
     return this.rings.get(versionKey(model, version));
   }
 
-  private onModels(v: api.ModelsEvent, atMs: number): void {
+  /** atMs is when the event arrived; without it, it is no event of the stream. */
+  private onModels(v: api.ModelsEvent, atMs?: number): void {
+    if (atMs !== undefined) noteServerTime(v.tMs, atMs);
     this.models = merge(this.models ?? [], v);
     const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
     for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
-    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, atMs);
+    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, v.tMs);
   }
 
-  /** Fills a new ring with the requests of the minute before atMs, so that a new page shows data. */
-  private seed(model: string, v: api.Version, atMs: number): void {
+  /** Fills a new ring with the requests of the minute before the server's time nowMs, so that a new page shows data. */
+  private seed(model: string, v: api.Version, nowMs: number): void {
     const key = versionKey(model, v.version);
     const { spark: counts, failureSpark, p50Us, p99Us } = v.lastMinute;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Math.floor(atMs / 1000) * 1000; // the times of samples are whole seconds
+    const end = Math.floor(nowMs / 1000) * 1000; // the times of samples are whole seconds
     const minute = { minuteP50Us: p50Us, minuteP99Us: p99Us };
     counts.forEach((requests, i) => {
       const s = { ...idle, ...(i === counts.length - 1 ? minute : {}), requests, failures: failureSpark[i] ?? 0 };

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Model } from "./api.gen";
 import { client } from "./api";
+import { noteServerTime, serverNow } from "./clock";
 import { parcels } from "./drop";
 import { fill } from "./i18n/index.svelte";
 import { en } from "./i18n/en";
@@ -45,8 +46,8 @@ describe("parcels", () => {
 describe("models events", () => {
   it("replaces, changes and removes, sorted by name", () => {
     const old = [model("b"), model("c")];
-    expect(merge(old, { full: false, models: [model("a"), { ...model("b"), instances: 9 }], removed: ["c"] }).map((m) => [m.name, m.instances])).toEqual([["a", 1], ["b", 9]]);
-    expect(merge(old, { full: true, models: [], removed: [] })).toEqual([]);
+    expect(merge(old, { tMs: 0, full: false, models: [model("a"), { ...model("b"), instances: 9 }], removed: ["c"] }).map((m) => [m.name, m.instances])).toEqual([["a", 1], ["b", 9]]);
+    expect(merge(old, { tMs: 0, full: true, models: [], removed: [] })).toEqual([]);
   });
 });
 
@@ -72,13 +73,28 @@ describe("summary", () => {
     live.start();
     const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
-    send("models", { full: true, models: [model("flaky", [v])], removed: [] });
+    send("models", { tMs: 60_100, full: true, models: [model("flaky", [v])], removed: [] });
     const now = () => summary(live.model("flaky")!, (x) => live.ring("flaky", x.version), live.nowMs || 59_000);
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([3, 1 / 3, 100, 900]);
     send("samples", { tMs: 60_000, samples: [{ model: "flaky", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([4, 1 / 3, 90, 800]);
     send("samples", { tMs: 61_000, samples: [] });
     expect(now().p50Us).toBeNull(); // no request in the last minute, says the server
+    live.stop();
+    joined.mockRestore();
+  });
+  it("keeps new samples when the browser's clock is ahead of the server's", () => {
+    let receive: (m: FeedMessage[]) => void = () => undefined;
+    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), () => undefined));
+    live.start();
+    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
+    const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 3_660_100 }]);
+    send("models", { tMs: 60_100, full: true, models: [model("ahead", [v])], removed: [] });
+    send("samples", { tMs: 60_000, samples: [{ model: "ahead", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
+    expect(live.ring("ahead", "1")?.newestMs()).toBe(60_000);
+    expect(summary(live.model("ahead")!, (x) => live.ring("ahead", x.version), live.nowMs).failures).toBe(4);
+    expect(Math.abs(serverNow() - (Date.now() - 3_600_000))).toBeLessThan(1000);
+    noteServerTime(0, 0);
     live.stop();
     joined.mockRestore();
   });

@@ -1,6 +1,7 @@
 // The time window that charts show, and its data: history from the server, the newest seconds from the stream.
 import type { Events, History, Series } from "../api.gen";
 import { client } from "../api";
+import { serverNow } from "../clock";
 import { live, versionKey } from "../live.svelte";
 import { Loaded } from "../load.svelte";
 import { columns, type SampleRing } from "../ring";
@@ -13,7 +14,7 @@ export class ChartView {
   /** null: a range that was selected by dragging. */
   rangeID = $state<RangeID | null>("5m");
   private fixed = $state.raw({ fromMs: 0, toMs: 0 });
-  private nowMs = $state(Date.now());
+  private nowMs = $state(serverNow());
   readonly history = new Loaded<History>();
   readonly events = new Loaded<Events>();
   private fetchedMs = 0;
@@ -45,12 +46,12 @@ export class ChartView {
   /** Doubles the range around its middle, but not into the future. */
   zoomOut(): void {
     const span = this.toMs - this.fromMs;
-    const to = Math.min(Date.now(), this.toMs + span / 2);
+    const to = Math.min(serverNow(), this.toMs + span / 2);
     this.zoom(to - span * 2, to);
   }
 
   refresh(): void {
-    if (this.range) this.nowMs = Date.now();
+    if (this.range) this.nowMs = serverNow();
     this.fetchedMs = Date.now();
     const window = { model: this.model, from: Math.floor(this.fromMs), to: Math.ceil(this.toMs) };
     const step = this.range?.step ?? stepFor(this.toMs - this.fromMs);
@@ -62,8 +63,9 @@ export class ChartView {
   tick(nowMs: number): void {
     const r = this.range;
     if (!r || nowMs === 0) return;
+    const jumped = Math.abs(nowMs + 1000 - this.nowMs) > 5000; // the server's time was not known, or the stream was cut
     this.nowMs = nowMs + 1000;
-    if (r.step > 1000 && Date.now() - this.fetchedMs > Math.max(r.step, 10_000)) this.refresh();
+    if (jumped || (r.step > 1000 && Date.now() - this.fetchedMs > Math.max(r.step, 10_000))) this.refresh();
   }
 
   get stepMs(): number {
