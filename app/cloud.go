@@ -15,14 +15,14 @@ func (s *server) openCloud() (err error) {
 		if s.repos.archives != "" {
 			o.Archives = sagemaker.NewArchives(s.engine, sagemaker.Root, s.repos.archives)
 		}
-		if f.cloud["sagemaker"], err = f.newHTTP(httpapi.Options{SageMaker: &o}); err != nil {
+		if f.cloud["sagemaker"], err = f.newHTTP(httpapi.Options{SageMaker: &o, Trace: s.trace}); err != nil {
 			return err
 		}
 	}
 	if f.c.Listen.VertexAI.On {
 		o := f.c.VertexAI.VertexAI
 		o.Model = f.vertexAIModel
-		if f.cloud["vertex-ai"], err = f.newHTTP(httpapi.Options{VertexAI: &o}); err != nil {
+		if f.cloud["vertex-ai"], err = f.newHTTP(httpapi.Options{VertexAI: &o, Trace: s.trace}); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+import requests
 import tritonclient.http as th
 
 import models
@@ -125,3 +126,23 @@ def test_E038_E039_an_ensemble_itself_computes_nothing(tmp_path):
     moments = {names[e["id"]]: {t["name"] for t in e["timestamps"]} for e in all if "timestamps" in e}
     assert "COMPUTE_START" in moments["sums"] and {"REQUEST_START", "QUEUE_START", "REQUEST_END"} <= moments["both"]
     assert not {m for m in moments["both"] if m.startswith("COMPUTE")}
+
+
+@pytest.mark.skipif(REFERENCE, reason="needs ONNX models")
+@pytest.mark.parametrize("env, options, started, path", [
+    (["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=sums"], ["--allow-sagemaker=true", "--sagemaker-port=0"], "Sagemaker",
+     "/invocations"),
+    (["AIP_MODE=PREDICTION", "AIP_HTTP_PORT=0", "AIP_PREDICT_ROUTE=/predict", "AIP_HEALTH_ROUTE=/health"],
+     ["--allow-http=true", "--allow-grpc=true", "--vertex-ai-default-model=sums"], "Vertex AI", "/predict"),
+])
+def test_B083_B084_E038_requests_of_cloud_services_are_traced(tmp_path, env, options, started, path):
+    repo = tmp_path / "models"
+    models.write_sums(repo, "sums")
+    options = options + [f"--trace-config={o}" for o in ("level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t")]
+    zeros = [{"name": n, "datatype": "INT32", "shape": [1, 16], "data": [0] * 16} for n in ("INPUT0", "INPUT1")]
+    with Server(repo, tmp_path, *options, command=["env", *env, BINARY, "serve"]) as s:
+        address = s._address(f"Started {started} HTTPService at ")
+        answer = requests.post(f"http://{address}{path}", json={"inputs": zeros}, timeout=60)
+        assert answer.status_code == 200, answer.text
+    names = [e["model_name"] for e in json.loads((tmp_path / "t").read_text()) if "model_name" in e]
+    assert names == ["sums"]

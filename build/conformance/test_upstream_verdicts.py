@@ -68,6 +68,22 @@ def test_DV84_reasons_of_ensembles(empty, name, config, text):
     assert text in refused(empty, name, config)
 
 
+@pytest.mark.skipif(REFERENCE, reason="needs the identity backend")
+def test_an_ensemble_that_batches_may_contain_a_model_that_does_not(empty):
+    """The dims of that model include the batch dimension."""
+    for name, config in (
+        ("rows", identity(dims="-1,4").replace("max_batch_size: 4", "max_batch_size: 0")),
+        ("both", ensemble(STEP % ("rows", -1))),
+    ):
+        models.write(empty.folder / name / "config.pbtxt", config)
+        (empty.folder / name / "1").mkdir()
+    answer = empty.post("/v2/repository/models/both/load", {})
+    assert answer.status == 200, answer.body
+    body = {"inputs": [{"name": "I", "datatype": "FP32", "shape": [3, 4], "data": list(range(12))}]}
+    out = empty.post("/v2/models/both/infer", body).json["outputs"][0]
+    assert (out["shape"], out["data"]) == ([3, 4], list(range(12)))
+
+
 WARMUP = """
 model_warmup [{ name: "zeros" batch_size: 1 count: 2
   inputs { key: "INPUT0" value: { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } }]

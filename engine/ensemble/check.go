@@ -41,7 +41,8 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 		if err != nil {
 			return nil, g.missing(s, models, err)
 		}
-		if model.GetMaxBatchSize() < cfg.GetMaxBatchSize() {
+		// An ensemble that batches may contain models that do not, if the shapes with the batch dimension fit.
+		if most := model.GetMaxBatchSize(); most != 0 && most < cfg.GetMaxBatchSize() {
 			return nil, status.Errorf(status.InvalidArg,
 				"ensemble %s allows maximum batch size %d, but it contains model %s which only allows "+
 					"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, model.GetMaxBatchSize())
@@ -79,21 +80,12 @@ func inside(t interface {
 	return t.GetDims()
 }
 
-// full formats the shape with its batch dimension.
-func (k signature) full() string {
+// full returns the shape with its batch dimension.
+func (k signature) full() []int64 {
 	if k.batched {
-		return tensor.FormatShape(append([]int64{-1}, k.dims...))
+		return append([]int64{-1}, k.dims...)
 	}
-	return tensor.FormatShape(k.dims)
-}
-
-// shown returns the shape of a tensor inside an ensemble that does not batch. The tensors of a batching model have an
-// additional batch dimension there.
-func (g *Graph) shown(k signature) []int64 {
-	if g.batching || !k.batched {
-		return k.dims
-	}
-	return append([]int64{-1}, k.dims...)
+	return k.dims
 }
 
 // checkInputs returns the dims of the model's inputs, in the order of s.in.
@@ -152,10 +144,11 @@ func (g *Graph) agree(n int, known []signature, k signature) error {
 			"in ensemble %s, ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is "+
 				"inferred from model %s", g.name, g.tensors[n], old.dataType, old.model, k.dataType, k.model)
 	}
-	if !sameDims(g.shown(old), g.shown(k)) && !sameDims(old.dims, k.dims) {
+	if !sameDims(old.full(), k.full()) && (g.batching || !sameDims(old.dims, k.dims)) {
 		return status.Errorf(status.InvalidArg,
 			"in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is "+
-				"inferred from model %s", g.name, g.tensors[n], old.full(), old.model, k.full(), k.model)
+				"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(old.full()), old.model,
+			tensor.FormatShape(k.full()), k.model)
 	}
 	return nil
 }
