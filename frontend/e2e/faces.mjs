@@ -79,7 +79,7 @@ export async function faces({ base, page, report, id }) {
     const size = page.viewportSize();
     await page.setViewportSize({ width: 390, height: 844 });
     try {
-      await page.goto(`${base}/#/history`);
+      await page.goto(`${base}/#/history?range=24h`);
       const text = page.locator("td.text", { hasText: "platfrom" }).first();
       await text.waitFor();
       const box = await text.boundingBox();

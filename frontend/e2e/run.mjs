@@ -11,6 +11,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { alerting } from "./alerts.mjs";
+import { charts } from "./charts.mjs";
 import { configuring } from "./configuring.mjs";
 import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
@@ -254,10 +255,14 @@ await report.step("drop a model folder: the name is taken, another one loads", a
 
 await report.step("unload, load, remove and undo in the list", async () => {
   await page.goto(base + "/#/models");
+  const accept = (d) => void d.accept(); // it has answered a request in the last minute
+  page.on("dialog", accept);
   await button(`Unload ${addSub}`).click();
   await page.getByRole("button", { name: `Load ${addSub}`, exact: true }).click();
   await button(`Unload ${addSub}`).waitFor();
   await button(`Remove ${addSub}`).click();
+  await page.getByText("was moved to the trash").waitFor();
+  page.off("dialog", accept);
   await button("Undo").click();
   await page.getByText(`${addSub} is back in its repository`).waitFor();
 });
@@ -281,6 +286,7 @@ await faces({ base, page, report, id });
 await alerting({ base, page, report, id });
 await logs({ base, page, report, id });
 await requests({ base, page, report });
+await charts({ base, page, report, models: ["add_sub", "mlp"] });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });
 
@@ -288,7 +294,7 @@ await hardening({ base, page, report, model: digits });
 const pages = {
   models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
   config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
-  history: ["#/history", "main table"], logs: ["#/logs", "main li .stamp"], requests: ["#/requests", "main tr.one"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
+  history: ["#/history?range=24h", "main table"], logs: ["#/logs", "main li .stamp"], requests: ["#/requests", "main tr.one"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
 };
 for (const theme of ["light", "dark"]) {
   await report.step(`every page in the ${theme} theme, with axe`, async () => {

@@ -2,6 +2,7 @@
 import { client, errorText } from "./api";
 import { t } from "./i18n/index.svelte";
 import { live } from "./live.svelte";
+import { summary } from "./recent";
 import { href, router } from "./router.svelte";
 import { toasts } from "./toast.svelte";
 
@@ -17,7 +18,41 @@ export async function loadModel(name: string): Promise<void> {
   }
 }
 
+/** The models with their requests of the last minute, of those that had any. */
+export function inUse(names: readonly string[]): { name: string; requests: number }[] {
+  return names.flatMap((name) => {
+    const m = live.model(name);
+    const requests = m ? summary(m, (v) => live.ring(name, v.version), live.nowMs).spark.reduce((a, b) => a + b, 0) : 0;
+    return requests > 0 ? [{ name, requests }] : [];
+  });
+}
+
+/** Asks before models that clients use are taken out of service; true: go on. */
+function sure(names: readonly string[]): boolean {
+  const used = inUse(names).map((m) => t("act.inUse", { name: m.name, n: m.requests }));
+  return used.length === 0 || window.confirm(`${used.join("\n")}\n\n${t("act.inUseSure")}`);
+}
+
+/** Loads or unloads models one after the other. done is called after each. A message says what failed. */
+export async function all(what: "load" | "unload", names: readonly string[], done: (n: number) => void): Promise<void> {
+  if (what === "unload" && !sure(names)) return;
+  const failed: string[] = [];
+  for (const [i, name] of names.entries()) {
+    try {
+      const r = await client[what](name);
+      live.put(r.model);
+      if (!r.ok) failed.push(`${name}: ${r.reason}`);
+    } catch (e) {
+      failed.push(`${name}: ${errorText(e)}`);
+    }
+    done(i + 1);
+  }
+  if (failed.length > 0) toasts.show("error", t("act.someFailed", { n: failed.length, of: names.length, reason: failed.join("\n") }));
+  else toasts.show("ok", t(what === "load" ? "act.allLoaded" : "act.allUnloaded", { n: names.length }));
+}
+
 export async function unloadModel(name: string): Promise<void> {
+  if (!sure([name])) return;
   try {
     const r = await client.unload(name);
     live.put(r.model);
@@ -43,6 +78,7 @@ export async function loadVersion(name: string, version: string): Promise<void> 
 
 /** Unloads a single version; the message offers to load it again. */
 export async function unloadVersion(name: string, version: string): Promise<void> {
+  if (!sure([name])) return;
   const what = `${name} ${t("common.v")}${version}`;
   try {
     const r = await client.unloadVersion(name, version);
@@ -65,6 +101,7 @@ export async function pinModel(name: string, pinned: boolean): Promise<void> {
 
 /** Moves the model's folder to the trash; the message offers to undo it. */
 export async function removeModel(name: string): Promise<void> {
+  if (!sure([name])) return;
   try {
     // Leave the page of the model first: it would request a model that no longer exists.
     if (router.route.view === "model" && router.route.name === name && !(await router.leaveFor(href.models))) return;

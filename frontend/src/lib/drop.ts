@@ -76,10 +76,24 @@ export function parcels(uploads: readonly Upload[]): Parcel[] {
   const onnx = loose.filter(is(".onnx"));
   const zips = loose.filter(is(".zip"));
   const rest = loose.filter((u) => !onnx.includes(u) && !zips.includes(u));
-  const out: Parcel[] = [...folders].map(([source, files]) => ({ source, files }));
+  const out: Parcel[] = [...folders].flatMap(([source, files]) => modelsIn(source, files));
   for (const z of zips) out.push({ source: z.path, files: [z] });
   for (const o of onnx) out.push({ source: o.path, files: [o, ...rest] });
   const first = rest[0];
   if (onnx.length === 0 && first) out.push({ source: first.path, files: rest });
   return out;
+}
+
+/** A folder of several model folders is one import for each; any other folder is one import. */
+function modelsIn(source: string, files: Upload[]): Parcel[] {
+  const inner = new Map<string, Upload[]>();
+  for (const f of files) {
+    const [, name = "", ...rest] = f.path.split("/");
+    if (rest.length === 0) return [{ source, files }]; // a file of a model, such as config.pbtxt
+    inner.set(name, [...(inner.get(name) ?? []), { ...f, path: f.path.slice(source.length + 1) }]);
+  }
+  const isModel = ([name, list]: [string, Upload[]]) =>
+    !/^\d+$/.test(name) && list.some((f) => f.path === `${name}/config.pbtxt` || /^\d+$/.test(f.path.split("/")[1] ?? ""));
+  const models = [...inner].filter(isModel);
+  return models.length > 1 && models.length === inner.size ? models.map(([name, list]) => ({ source: name, files: list })) : [{ source, files }];
 }

@@ -18,15 +18,22 @@ class Importing {
   error = $state("");
   imp = $state.raw<api.Import | null>(null);
   waiting = $state.raw<Job[]>([]);
+  /** The place of the import among those that were dropped, from 1, and their number. */
+  place = $state({ at: 0, of: 0 });
   private abort = new AbortController();
 
   /** Opens the dialog for the first job; the others follow when it closes. */
   begin(jobs: Job[]): void {
     if (this.phase !== "idle") {
       this.waiting = [...this.waiting, ...jobs];
+      this.place = { ...this.place, of: this.place.of + jobs.length };
       return;
     }
-    const [first, ...rest] = jobs;
+    this.place = { at: 1, of: jobs.length };
+    this.next(jobs);
+  }
+
+  private next([first, ...rest]: Job[]): void {
     this.waiting = rest;
     if (!first) return;
     if ("path" in first) void this.run(baseName(first.path), () => client.createImport({ path: first.path }));
@@ -84,9 +91,8 @@ class Importing {
       await client.dropImport(imp.id).catch(() => undefined); // the server discards it after an hour
     }
     if (this.waiting.length > 0) {
-      const next = this.waiting;
-      this.waiting = [];
-      this.begin(next);
+      this.place = { ...this.place, at: this.place.at + 1 };
+      this.next(this.waiting);
     }
   }
 }

@@ -8,6 +8,8 @@ import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
 import { entry } from "./entry.svelte";
 import * as feed from "./feed";
+import { sorted } from "./modellist";
+import { importing } from "./importing.svelte";
 import { merge, type FeedMessage } from "./feed";
 import { live } from "./live.svelte";
 import { search } from "./palette.svelte";
@@ -25,7 +27,7 @@ const upload = (path: string) => ({ path, file: new File([], path) });
 describe("routes", () => {
   it.each([
     ["", { view: "models" }], ["#/models", { view: "models" }], ["#/models/a%2Fb/try", { view: "model", name: "a/b", tab: "try" }],
-    ["#/models/x/nonsense", { view: "model", name: "x", tab: "overview" }], ["#/history", { view: "history" }], ["#/what", { view: "models" }], ["#/models/%E0%A4%A", { view: "models" }],
+    ["#/models/x/nonsense", { view: "model", name: "x", tab: "overview" }], ["#/history", { view: "history" }], ["#/history?range=1h&log=1", { view: "history" }], ["#/models/x/charts?from=1&to=2", { view: "model", name: "x", tab: "charts" }], ["#/what", { view: "models" }], ["#/models/%E0%A4%A", { view: "models" }],
   ])("%s", (hash, want) => expect(parse(hash)).toEqual(want));
   it("come back", () => expect(parse(href.model("a b/ü", "charts"))).toEqual({ view: "model", name: "a b/ü", tab: "charts" }));
 });
@@ -37,6 +39,9 @@ describe("parcels", () => {
     ["external data go with the model", ["m.onnx", "m.onnx.data"], [["m.onnx", ["m.onnx", "m.onnx.data"]]]],
     ["two models are two", ["a.onnx", "b.ONNX"], [["a.onnx", ["a.onnx"]], ["b.ONNX", ["b.ONNX"]]]],
     ["folders are one each", ["d/1/m.onnx", "d/config.pbtxt", "e/1/x"], [["d", ["d/1/m.onnx", "d/config.pbtxt"]], ["e", ["e/1/x"]]]],
+    ["a folder of models is one each", ["r/a/1/m.onnx", "r/a/config.pbtxt", "r/b/config.pbtxt"], [["a", ["a/1/m.onnx", "a/config.pbtxt"]], ["b", ["b/config.pbtxt"]]]],
+    ["a model with several versions is one", ["m/1/m.onnx", "m/2/m.onnx"], [["m", ["m/1/m.onnx", "m/2/m.onnx"]]]],
+    ["a folder with something else is one", ["r/a/1/m.onnx", "r/b/1/m.onnx", "r/notes/x.txt"], [["r", ["r/a/1/m.onnx", "r/b/1/m.onnx", "r/notes/x.txt"]]]],
     ["a zip alone", ["z.zip"], [["z.zip", ["z.zip"]]]],
     ["something else", ["model.pt"], [["model.pt", ["model.pt"]]]],
     ["nothing", [], []],
@@ -98,6 +103,32 @@ describe("summary", () => {
     live.stop();
     joined.mockRestore();
   });
+});
+
+describe("the list of models", () => {
+  const with_ = (name: string, requests: number, failures: number, memoryBytes: number): Model => ({
+    ...model(name, [{ version: "1", state: "READY", condition: "", reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0,
+      lastMinute: { requests, failures, qps: 0, p50Us: null, p99Us: requests || null, spark: [requests], failureSpark: [] } }]), memoryBytes,
+  });
+  const list = [with_("a", 1, 5, 20), with_("b", 9, 0, 30), with_("c", 0, 0, 10)];
+  it.each([["name", "abc"], ["qps", "bac"], ["p99", "bac"], ["failures", "abc"], ["memory", "bac"]] as const)("is sorted by %s", (by, want) => {
+    expect(sorted(list, by, 0).map((m) => m.name).join("")).toBe(want);
+    expect(list.map((m) => m.name).join("")).toBe("abc");
+  });
+});
+
+it("counts the imports that were dropped together", async () => {
+  const created = vi.spyOn(client, "createImport").mockRejectedValue(new Error("no"));
+  importing.begin([{ path: "/a" }, { path: "/b" }]);
+  expect(importing.place).toEqual({ at: 1, of: 2 });
+  importing.begin([{ path: "/c" }]);
+  expect(importing.place).toEqual({ at: 1, of: 3 });
+  await importing.close();
+  expect([importing.place, importing.source]).toEqual([{ at: 2, of: 3 }, "b"]);
+  await importing.close();
+  await importing.close();
+  expect(importing.phase).toBe("idle");
+  created.mockRestore();
 });
 
 describe("catalogues", () => {

@@ -25,10 +25,12 @@ function decoded(part: string | undefined): string {
   }
 }
 
+const path = (hash: string) => hash.split("?")[0] ?? "";
+
 /** Parses a location hash. An unknown hash is the list of models. */
 export function parse(hash: string): Route {
-  const [path, query] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  const [view, name, tab] = (path ?? "").split("/");
+  const [before, query] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const [view, name, tab] = (before ?? "").split("/");
   if (view === "models" && name) {
     try {
       return { view: "model", name: decodeURIComponent(name), tab: isTab(tab) ? tab : "overview" };
@@ -70,6 +72,23 @@ class Router {
   private last = location.hash;
   /** Called before a change of route; false keeps the page, because it has unsaved changes. */
   leave: ((to: Route) => boolean) | null = null;
+
+  /** What follows the "?" of the address, such as the range of charts. */
+  get query(): URLSearchParams {
+    void this.route; // changes with the address
+    return new URLSearchParams(location.hash.split("?")[1]);
+  }
+
+  /** Sets or removes ("") parts of the query. It adds no step to the back button. */
+  setQuery(parts: Record<string, string>): void {
+    const q = this.query;
+    for (const [k, v] of Object.entries(parts)) {
+      if (v) q.set(k, v);
+      else q.delete(k);
+    }
+    history.replaceState(history.state, "", path(location.hash) + (q.size > 0 ? `?${q}` : ""));
+    this.last = location.hash;
+  }
 
   go(to: string): void {
     location.hash = to;

@@ -124,7 +124,7 @@ describe("InstanceForm", () => {
 
 describe("ModelRow", () => {
   it("shows a download as progress, not as a fault", () => {
-    const { container } = render(ModelRow, { model: model("far", { state: "LOADING", resident: false, versions: [version({ state: "LOADING", reason: "downloading: 1.0 MB of 4.0 MB", fetchedBytes: 1 << 20, fetchBytes: 4 << 20 })] }) });
+    const { container } = render(ModelRow, { selected: false, onselect: () => undefined, model: model("far", { state: "LOADING", resident: false, versions: [version({ state: "LOADING", reason: "downloading: 1.0 MB of 4.0 MB", fetchedBytes: 1 << 20, fetchBytes: 4 << 20 })] }) });
     expect(screen.getByRole("meter", { name: "Downloading: 1.00 MiB of 4.00 MiB" }).getAttribute("aria-valuenow")).toBe("25");
     expect(container.querySelector(".reason")).toBeNull();
   });
@@ -134,7 +134,7 @@ describe("conditions", () => {
   const texts = { unloaded: "unloaded", installing: "installing packages", over_budget: "does not fit the budget" } as const;
   it("take the place of the state", () => {
     for (const [condition, text] of Object.entries(texts) as [keyof typeof texts, string][]) {
-      const { container } = render(ModelRow, { model: model("m", { state: "UNAVAILABLE", resident: false, versions: [version({ state: "UNAVAILABLE", reason: "unloaded", condition })] }) });
+      const { container } = render(ModelRow, { selected: false, onselect: () => undefined, model: model("m", { state: "UNAVAILABLE", resident: false, versions: [version({ state: "UNAVAILABLE", reason: "unloaded", condition })] }) });
       expect(container.querySelector(".chip")?.textContent).toContain(text);
       expect(container.textContent).not.toContain("UNAVAILABLE");
       cleanup();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { frame, stepFor } from "./frame";
+import { csv, frame, stepFor, sum } from "./frame";
 
 describe("frame", () => {
   it("shows a gap where nothing was recorded", () => {
@@ -15,3 +15,15 @@ describe("frame", () => {
 });
 
 it.each([[10_000, 1000], [600_000, 1000], [3_600_000, 6000]])("stepFor(%s) = %s", (span, want) => expect(stepFor(span)).toBe(want));
+
+describe("sum", () => {
+  it("adds what there is at each time", () => {
+    expect(sum([{ tMs: [1000, 3000], values: [1, null] }, { tMs: [1000, 2000], values: [10, 20] }])).toEqual({ tMs: [1000, 2000], values: [11, 20] });
+  });
+});
+
+describe("csv", () => {
+  it("has UTC times, empty fields for gaps, and quotes", () => {
+    expect(csv([[0, 1.5], [1, null], [null, 2]], ["a", 'b, "c"'])).toBe('time,a,"b, ""c"""\r\n1970-01-01T00:00:00.000Z,1,\r\n1970-01-01T00:00:01.500Z,,2\r\n');
+  });
+});

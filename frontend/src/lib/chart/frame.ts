@@ -21,6 +21,25 @@ export const failing = (s: Series): Track => ({
   values: s.failures.map((n, i) => (n === 0 ? 0 : (n / (s.requests[i] || n)) * (s.qps[i] ?? 0))),
 });
 
+/** The sum of the tracks at each time; where no track has a value, there is none. */
+export function sum(tracks: readonly Track[]): Track {
+  const at = new Map<number, number>();
+  for (const t of tracks) t.tMs.forEach((x, i) => {
+    const v = t.values[i] ?? null;
+    if (v !== null) at.set(x, (at.get(x) ?? 0) + v);
+  });
+  const tMs = [...at.keys()].sort((a, b) => a - b);
+  return { tMs, values: tMs.map((x) => at.get(x) ?? null) };
+}
+
+/** The frame as CSV: a header, then a line for each time, in UTC. A value that is missing is empty. */
+export function csv(f: Frame, labels: readonly string[]): string {
+  const quoted = (s: string) => (/[",\r\n]/.test(s) ? `"${s.replaceAll('"', '""')}"` : s);
+  const [times, ...cols] = f;
+  const lines = times.map((t, i) => [new Date(t * 1000).toISOString(), ...cols.map((c) => c[i] ?? "")].join(","));
+  return [["time", ...labels].map(quoted).join(","), ...lines, ""].join("\r\n");
+}
+
 /** Puts tracks on one time axis. Between samples that are further apart than stepMs, every track gets a null. */
 export function frame(tracks: readonly Track[], stepMs: number): Frame {
   const times = [...new Set(tracks.flatMap((t) => t.tMs))].sort((a, b) => a - b);

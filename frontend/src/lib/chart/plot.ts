@@ -16,6 +16,8 @@ export interface PlotOptions {
   /** A value with its unit, for the axis. */
   format: (v: number) => string;
   height: number;
+  /** A logarithmic axis; it has no place for 0. */
+  log: boolean;
   range: () => { fromMs: number; toMs: number };
   marks: () => readonly Event[];
   onZoom: (fromMs: number, toMs: number) => void;
@@ -38,11 +40,11 @@ export function createPlot(parent: HTMLElement, data: Frame, o: PlotOptions): uP
       cursor: { sync: { key: sync.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: {
         x: { time: true, range: () => [o.range().fromMs / 1000, o.range().toMs / 1000] },
-        y: { range: (_, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.1 : 1] },
+        y: o.log ? { distr: 3, range: logRange } : { range: (_, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.1 : 1] },
       },
       axes: [
         { ...axis, size: 26, values: timeValues },
-        { ...axis, size: 74, values: (_, ticks) => ticks.map((v) => o.format(v)) },
+        { ...axis, size: 74, values: (_, ticks) => ticks.map((v: number | null) => (v === null ? null : o.format(v))) },
       ],
       series: [{}, ...o.lines.map((l) => series(l))],
       hooks: {
@@ -60,6 +62,37 @@ export function createPlot(parent: HTMLElement, data: Frame, o: PlotOptions): uP
     data,
     parent,
   );
+}
+
+/** Whole decades around the values, with room below the smallest; uPlot leaves zeros out of min. */
+function logRange(_: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
+  if (!min || !max || min <= 0) return [0.1, 1];
+  return [10 ** Math.floor(Math.log10(min * 0.99)), 10 ** Math.ceil(Math.log10(max * 1.0001))];
+}
+
+/** The plot as it is shown, with its title and its lines' names, on the page's background. */
+export function picture(u: uPlot, title: string, lines: readonly Line[]): Promise<Blob | null> {
+  const scale = devicePixelRatio;
+  const from = u.ctx.canvas;
+  const out = document.createElement("canvas");
+  const head = 44 * scale;
+  out.width = from.width;
+  out.height = from.height + head;
+  const c = out.getContext("2d")!;
+  c.fillStyle = css("--panel");
+  c.fillRect(0, 0, out.width, out.height);
+  c.fillStyle = css("--text");
+  c.font = `600 ${13 * scale}px system-ui, sans-serif`;
+  c.fillText(title, 8 * scale, 16 * scale);
+  c.font = `${12 * scale}px system-ui, sans-serif`;
+  let x = 8 * scale;
+  for (const l of lines.filter((l) => l.shown)) {
+    c.fillStyle = css(`--c${l.colour}`);
+    c.fillText(l.label, x, 34 * scale);
+    x += c.measureText(l.label).width + 14 * scale;
+  }
+  c.drawImage(from, 0, head);
+  return new Promise((done) => out.toBlob(done, "image/png"));
 }
 
 function series(l: Line): uPlot.Series {

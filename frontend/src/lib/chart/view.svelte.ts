@@ -1,10 +1,12 @@
 // The time window that charts show, and its data: history from the server, the newest seconds from the stream.
+import { onDestroy, untrack } from "svelte";
 import type { Events, History, Series } from "../api.gen";
 import { client } from "../api";
 import { serverNow } from "../clock";
 import { live, versionKey } from "../live.svelte";
 import { Loaded } from "../load.svelte";
 import { columns, type SampleRing } from "../ring";
+import { router } from "../router.svelte";
 import { ranges, stepFor, type RangeID } from "./frame";
 
 /** Kinds of events that are marked on the time axis. */
@@ -13,6 +15,8 @@ const marked = /^(load|reload|unload|import|config|server|model)/;
 export class ChartView {
   /** null: a range that was selected by dragging. */
   rangeID = $state<RangeID | null>("5m");
+  /** The charts have logarithmic axes. */
+  log = $state(false);
   private fixed = $state.raw({ fromMs: 0, toMs: 0 });
   private nowMs = $state(serverNow());
   readonly history = new Loaded<History>();
@@ -32,14 +36,48 @@ export class ChartView {
     return this.range ? this.nowMs : this.fixed.toMs;
   }
 
+  /** Changes with every other choice of a time. */
+  get choice(): string {
+    return this.rangeID ?? `${this.fixed.fromMs}-${this.fixed.toMs}`;
+  }
+
   pick(id: RangeID): void {
     this.rangeID = id;
+    this.toAddress();
     this.refresh();
+  }
+
+  setLog(on: boolean): void {
+    this.log = on;
+    this.toAddress();
+  }
+
+  private toAddress(): void {
+    const { fromMs, toMs } = this.fixed;
+    const live = this.rangeID !== null;
+    router.setQuery({
+      range: live && this.rangeID !== "5m" ? this.rangeID! : "", from: live ? "" : String(fromMs), to: live ? "" : String(toMs),
+      log: this.log ? "1" : "",
+    });
+  }
+
+  /** Takes range, from, to and log of the address; what is absent or wrong is the default. */
+  fromAddress(): void {
+    const q = router.query;
+    const [from, to] = [Number(q.get("from")), Number(q.get("to"))];
+    const before = this.choice;
+    this.log = q.get("log") === "1";
+    if (from > 0 && to > from) {
+      this.rangeID = null;
+      this.fixed = { fromMs: Math.floor(from), toMs: Math.ceil(to) };
+    } else this.rangeID = ranges.find((r) => r.id === q.get("range"))?.id ?? "5m";
+    if (this.fetchedMs === 0 || this.choice !== before) this.refresh();
   }
 
   zoom(fromMs: number, toMs: number): void {
     this.rangeID = null;
     this.fixed = { fromMs: Math.floor(fromMs), toMs: Math.ceil(toMs) };
+    this.toAddress();
     this.refresh();
   }
 
@@ -117,4 +155,19 @@ export function extend(s: Series, ring: SampleRing | undefined, fromMs: number):
     }
   });
   return out;
+}
+
+/** A view for a component: it follows the address and the stream, and ends with the component. */
+export function chartView(model: string): ChartView {
+  const view = new ChartView(model);
+  onDestroy(() => (view.history.cancel(), view.events.cancel()));
+  $effect.pre(() => {
+    void router.route;
+    untrack(() => view.fromAddress());
+  });
+  $effect(() => {
+    const now = live.nowMs;
+    untrack(() => view.tick(now));
+  });
+  return view;
 }

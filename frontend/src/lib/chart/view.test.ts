@@ -1,7 +1,9 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Series } from "../api.gen";
 import { SampleRing } from "../ring";
-import { extend } from "./view.svelte";
+import { client } from "../api";
+import { groups } from "../events";
+import { ChartView, extend } from "./view.svelte";
 
 const series = (tMs: number[]): Series => ({
   model: "m", version: "1", tMs, requests: tMs.map(() => 1), failures: tMs.map(() => 0), qps: tMs.map(() => 1), p50Us: tMs.map(() => 5),
@@ -27,4 +29,33 @@ describe("extend", () => {
     extend(s, ring, 0);
     expect(s.tMs).toEqual([1000]);
   });
+});
+
+describe("the address", () => {
+  it("has the range and the scale, and a view takes them from it", () => {
+    vi.spyOn(client, "history").mockResolvedValue({ fromMs: 0, toMs: 0, stepMs: 1000, series: [] });
+    vi.spyOn(client, "events").mockResolvedValue({ events: [], more: false });
+    location.hash = "#/history?model=m";
+    const a = new ChartView("");
+    a.pick("1h");
+    a.setLog(true);
+    expect(location.hash).toBe("#/history?model=m&range=1h&log=1");
+    const b = new ChartView("");
+    b.fromAddress();
+    expect([b.rangeID, b.log]).toEqual(["1h", true]);
+    b.zoom(1000, 5000);
+    expect(location.hash).toBe("#/history?model=m&log=1&from=1000&to=5000");
+    a.fromAddress();
+    expect([a.rangeID, a.fromMs, a.toMs]).toEqual([null, 1000, 5000]);
+    location.hash = "#/history?range=never&from=9&to=3";
+    a.fromAddress();
+    expect([a.rangeID, a.log]).toEqual(["5m", false]);
+    vi.restoreAllMocks();
+  });
+});
+
+it("groups events that repeat, the newest first", () => {
+  const e = (id: number, text: string) => ({ id, tMs: id, kind: "load" as const, severity: "info" as const, model: "m", version: "", text, durationMs: 0, revision: 0 });
+  const g = groups([e(4, "a"), e(3, "b"), e(2, "a"), e(1, "a")]);
+  expect(g.events.map((x) => [x.id, g.counts.get(x.id)])).toEqual([[4, 3], [3, 1]]);
 });
