@@ -190,8 +190,8 @@ func (s *server) events() engine.EventListener {
 	return l
 }
 
-// describeConfig adds the configuration of a model that was loaded just now: its digest, and the revision of its file if
-// that is the newest one.
+// describeConfig adds the configuration of a model that was loaded just now: its digest, and the revision of its file
+// if that is the newest one.
 func (s *server) describeConfig(model string, d *history.Detail) {
 	st, ok := s.engine.Model(model)
 	if !ok || st.Config == nil {

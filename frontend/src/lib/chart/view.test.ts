@@ -55,7 +55,7 @@ describe("the address", () => {
 });
 
 it("groups events that repeat, the newest first", () => {
-  const e = (id: number, text: string) => ({ id, tMs: id, kind: "load" as const, severity: "info" as const, model: "m", version: "", text, durationMs: 0, revision: 0 });
+  const e = (id: number, text: string) => ({ id, tMs: id, kind: "load" as const, severity: "info" as const, model: "m", version: "", text, durationMs: 0, revision: 0, config: "" });
   const g = groups([e(4, "a"), e(3, "b"), e(2, "a"), e(1, "a")]);
   expect(g.events.map((x) => [x.id, g.counts.get(x.id)])).toEqual([[4, 3], [3, 1]]);
 });
