@@ -189,8 +189,8 @@ func (h *Webhook) deliver(ctx context.Context, m Message) {
 		}
 	}
 	_, s := h.State()
-	h.note(func(s *WebhookState) { s.Dropped++ })
 	h.log.Warn("an alert was not delivered to the webhook", "err", s.LastError)
+	h.note(func(s *WebhookState) { s.Dropped++ })
 }
 
 // post sends a message once. again says that another try may succeed. The error has neither address nor secret.

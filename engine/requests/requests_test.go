@@ -188,14 +188,6 @@ func TestTextsAreClippedAtACharacter(t *testing.T) {
 	}
 }
 
-func TestRecordAllocs(t *testing.T) {
-	l := New()
-	run(l, "a request", 200, "", "")
-	if n := testing.AllocsPerRun(200, func() { run(l, "a request", 200, "", "") }); n > 0 {
-		t.Errorf("%v allocations for a request, want none", n)
-	}
-}
-
 func TestNilLogRecordsNothing(t *testing.T) {
 	var l *Log
 	a := l.Begin(HTTP, client, 0)
