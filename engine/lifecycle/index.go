@@ -135,17 +135,17 @@ func (m *Manager) AllReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if e.wanted && !e.serves() && !m.stepUnloaded(e) {
+		if e.wanted && !e.serves() && !stepUnloaded(e, m.entries) {
 			return false
 		}
 	}
 	return true
 }
 
-// stepUnloaded reports whether an ensemble lacks a model that was unloaded on request. m.mu is held.
-func (m *Manager) stepUnloaded(e *entry) bool {
+// stepUnloaded reports whether an ensemble lacks one of the models that was unloaded on request.
+func stepUnloaded(e *entry, models map[string]*entry) bool {
 	return slices.ContainsFunc(e.cfg.GetEnsembleScheduling().GetStep(), func(s *inferencepb.ModelEnsembling_Step) bool {
-		step := m.entries[s.GetModelName()]
+		step := models[s.GetModelName()]
 		return step != nil && step.held && !step.serves()
 	})
 }
