@@ -13,9 +13,12 @@ import (
 )
 
 // FromJSON makes a tensor from a JSON array in row-major order, which may nest, like "data" in the KServe protocol. The
-// shape must have as many elements as there are values. FP16 and BF16 have no form in JSON.
+// shape must have as many elements as there are values. FP16, BF16 and unknown types have no form in JSON.
 func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessage) (Tensor, error) {
 	t := Tensor{Name: name, DataType: dt, Shape: shape, Data: []byte{}}
+	if lists[dt] == nil {
+		return t, fmt.Errorf("tensor %q: type %v has no form in JSON; give the bytes instead", name, dt)
+	}
 	want, err := tensor.Elements(shape)
 	if err != nil {
 		return t, fmt.Errorf("tensor %q: %w", name, err)

@@ -68,6 +68,7 @@ func FuzzFromJSON(f *testing.F) {
 	f.Add(uint8(tensor.FP32), int64(2), []byte(`[1, [2]]`))
 	f.Add(uint8(tensor.Bytes), int64(1), []byte(`["a"]`))
 	f.Add(uint8(tensor.Bool), int64(1), []byte(`[true`))
+	f.Add(uint8(56), int64(0), []byte(" ")) // no data type
 	f.Fuzz(func(t *testing.T, dt uint8, n int64, data []byte) {
 		got, err := FromJSON("T", tensor.DataType(dt), []int64{n}, data)
 		if err != nil {

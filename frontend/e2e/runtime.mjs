@@ -64,10 +64,10 @@ export async function runtime({ base, page, report }) {
     await until("e2e_versions", (m) => m.state === "READY");
     await open("e2e_versions");
     const versions = panel("Versions");
-    await versions.getByRole("button", { name: "Load v1" }).click();
+    await versions.getByRole("button", { name: "Load v1", exact: true }).click();
     await versions.getByRole("button", { name: "Unload v1" }).waitFor();
     await versions.getByRole("button", { name: "Unload v3" }).click();
-    await versions.getByRole("button", { name: "Load v3" }).waitFor();
+    await versions.getByRole("button", { name: "Load v3", exact: true }).waitFor(); // not "Unload v3"
     const m = await api(base, "GET", "/api/models/e2e_versions");
     const ready = m.versions.filter((v) => v.state === "READY").map((v) => v.version);
     report.check(ready.join() === "1", `version 1 alone serves: ${ready}`);

@@ -39,3 +39,22 @@ func TestFuzzersOwnFault(t *testing.T) {
 		})
 	}
 }
+
+func TestEndedByTime(t *testing.T) {
+	const over = "fuzz: elapsed: 2s, execs: 9 (4/sec)\n--- FAIL: FuzzX (2.05s)\n    context deadline exceeded\nFAIL\n"
+	for _, tt := range []struct {
+		name, out string
+		want      bool
+	}{
+		{"nothing was found", over, true},
+		{"an input was found before", "    Failing input written to testdata/fuzz/FuzzX/1\n" + over, false},
+		{"a target reports a deadline", "--- FAIL: FuzzX (2.05s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: " +
+			"context deadline exceeded\n", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := endedByTime([]byte(tt.out)); got != tt.want {
+				t.Errorf("endedByTime(%q) = %v", tt.out, got)
+			}
+		})
+	}
+}
