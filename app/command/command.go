@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 )
 
 // Env is what a command gets from its process.
@@ -62,4 +63,14 @@ func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status in
 		return 2, true
 	}
 	return 0, false
+}
+
+// IsTerminal reports whether a stream of a process is a terminal, or another device of characters.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

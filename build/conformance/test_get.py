@@ -1,5 +1,6 @@
 """Models that nereid get brings are served, and answer as plain ONNX Runtime does."""
 
+import contextlib
 import functools
 import json
 import os
@@ -10,9 +11,10 @@ import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from harness import BINARY, REFERENCE, Server, tensor_input
 from test_onnx_faults import write
@@ -50,17 +52,24 @@ def index(tmp_path_factory):
     return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(work)}
 
 
-def test_models_of_a_package_and_of_a_url_are_served(index, tmp_path):
-    repo = tmp_path / "models"
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=index["PIP_FIND_LINKS"])
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as files:
-        thread = threading.Thread(target=files.serve_forever)
+@contextlib.contextmanager
+def files(folder):
+    """Serves the files of a folder; the value is its URL."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            text = get(repo, f"http://127.0.0.1:{files.server_port}/models/root/1/model.onnx", "--name=from_url")
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
-            files.shutdown()
+            server.shutdown()
             thread.join()
+
+
+def test_models_of_a_package_and_of_a_url_are_served(index, tmp_path):
+    repo = tmp_path / "models"
+    with files(index["PIP_FIND_LINKS"]) as url:
+        text = get(repo, f"{url}/models/root/1/model.onnx", "--name=from_url")
     assert "from_url is in" in text
     printed = [json.loads(line) for line in get(repo, "pypi:carrier", "--json", env=index).splitlines()]
     assert [(p["model"], p["file"]) for p in printed] == [("minus", "carrier/data/minus.onnx"),
@@ -88,7 +97,8 @@ def test_packages_that_are_refused_leave_nothing(index, tmp_path):
 def agree(server, name, path):
     """Compares the answer to made inputs with plain ONNX Runtime's."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    shapes = {"input": [1, 576] if "sequence" in name else [1, 512], "bytes": [1, 2048], "state": [2, 1, 128]}
+    shapes = {"input": [1, 576] if "sequence" in name else [1, 512], "bytes": [1, 2048], "state": [2, 1, 128],
+              "x": [1, 3, 64, 96] if "_det_" in name else [1, 3, 48, 192]}  # of the OCR
     given, sent = {}, []
     for i in session.get_inputs():
         shape = [d if isinstance(d, int) else 1 for d in i.shape]
@@ -111,13 +121,51 @@ def agree(server, name, path):
 def test_models_of_real_packages_answer_as_onnx_runtime(tmp_path):
     """Runs where pip reaches its index. A graph of silero-vad says less about shapes than the optimized session."""
     repo = tmp_path / "models"
-    for package in "magika", "silero-vad":
+    for package in "magika", "silero-vad", "rapidocr-onnxruntime":
         text = get(repo, f"pypi:{package}", code=None, env={"PIP_RETRIES": "1"})
         if "-m pip download" in text:
             pytest.skip(f"pip does not reach its index: {text}")
     names = sorted(os.listdir(repo))
-    assert "magika" in names and "silero_vad_16k_sequence" in names
+    assert {"magika", "silero_vad_16k_sequence", "ch_PP-OCRv4_det_infer", "ch_PP-OCRv4_rec_infer",
+            "ch_ppocr_mobile_v2.0_cls_infer"} <= set(names)
     with Server(repo, tmp_path) as s:
         for name in names:
             assert s.state(name) == "READY", s.index()
             agree(s, name, repo / name / "1/model.onnx")
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    """Makes a package with a model that keeps its weights in another file, and returns pip's environment."""
+    work = tmp_path_factory.mktemp("big")
+    path = work / "models/apart/1/model.onnx"
+    (path.parent / "weights").mkdir(parents=True)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    weights = numpy_helper.from_array(np.array([10, 20, 30], np.float32), "w")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path, save_as_external_data=True, location="weights/w.bin", size_threshold=0)
+    info = "apart-1.0.dist-info"
+    with zipfile.ZipFile(work / "apart-1.0-py3-none-any.whl", "w") as z:
+        z.write(path, "apart/apart.onnx")
+        z.write(path.parent / "weights/w.bin", "apart/weights/w.bin")
+        z.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: apart\nVersion: 1.0\n")
+        z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr(f"{info}/RECORD", "")
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(work)}
+
+
+def test_weights_in_another_file_come_with_the_model(big, tmp_path):
+    repo = tmp_path / "models"
+    get(repo, "pypi:apart", env=big)
+    assert os.path.exists(repo / "apart/1/weights/w.bin")
+    with files(big["PIP_FIND_LINKS"] + "/models/apart/1") as url:
+        get(repo, f"{url}/model.onnx", "--name=from_url")
+        os.remove(big["PIP_FIND_LINKS"] + "/models/apart/1/weights/w.bin")
+        text = get(repo, f"{url}/model.onnx", "--name=incomplete", code=1)
+    assert "keeps weights in weights/w.bin" in text and "404" in text
+    assert sorted(os.listdir(repo)) == ["apart", "from_url"]
+    with Server(repo, tmp_path) as s:
+        for model in "apart", "from_url":
+            answer = s.post(f"/v2/models/{model}/infer", {"inputs": [tensor_input("x", "FP32", [3], [1, 2, 3])]})
+            assert answer.json["outputs"][0]["data"] == [11, 22, 33], answer.body

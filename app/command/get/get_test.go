@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"nereid/app/command"
+	"nereid/app/console/api"
 )
 
 // run runs nereid get with a repository, and returns the exit status and all that it printed.
@@ -233,11 +234,12 @@ func TestACancelledDownloadLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestReplaceExchangesTheModel(t *testing.T) {
-	dir := t.TempDir()
+func TestAReplacedModelIsInTheTrash(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
 	for _, content := range []string{"first", "second"} {
 		url := serve(t, []byte(content), nil)
-		if status, text := run(t.Context(), dir, url+"/x.onnx", "--replace", "--name=y"); status != 0 {
+		status, text := run(t.Context(), dir, url+"/x.onnx", "--replace", "--name=y", "--data-dir="+data)
+		if status != 0 {
 			t.Fatal(text)
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "y", "1", "model.onnx")); err != nil || string(b) != content {
@@ -245,6 +247,40 @@ func TestReplaceExchangesTheModel(t *testing.T) {
 		}
 	}
 	if names := entries(t, dir); !slices.Equal(names, []string{"y"}) {
+		t.Errorf("the repository has %v", names)
+	}
+	kept, err := filepath.Glob(filepath.Join(data, "trash", "*", "model", "1", "model.onnx"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("the trash has %v, %v", kept, err)
+	}
+	if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "first" {
+		t.Errorf("the trash has %q, %v", b, err)
+	}
+	var item api.Trashed
+	b, err := os.ReadFile(filepath.Join(data, "trash", filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(kept[0])))),
+		"item.json"))
+	if err != nil || json.Unmarshal(b, &item) != nil || item.Model != "y" || item.From != filepath.Join(dir, "y") {
+		t.Errorf("it is restored to %+v, %v", item, err)
+	}
+}
+
+// Without a place for the old model, it stays.
+func TestAModelThatCannotBeKeptIsNotReplaced(t *testing.T) {
+	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(data, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, content := range []string{"first", "second"} {
+		url := serve(t, []byte(content), nil)
+		status, text := run(t.Context(), dir, url+"/x.onnx", "--replace", "--data-dir="+data)
+		if status != i || i == 1 && !strings.Contains(text, "cannot be moved to the trash") {
+			t.Errorf("status %d: %s", status, text)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "x", "1", "model.onnx")); err != nil || string(b) != "first" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if names := entries(t, dir); !slices.Equal(names, []string{"x"}) {
 		t.Errorf("the repository has %v", names)
 	}
 }
@@ -267,8 +303,11 @@ func TestWheelsWithoutTheModelAreExplained(t *testing.T) {
 			if err := os.WriteFile(wheel, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			o := &options{name: tt.name, most: 1 << 10}
-			_, err := o.unpackWheel(t.Context(), wheel, work, "c", tt.only, provenance{Bytes: int64(len(b))})
+			o := &getter{name: tt.name, most: 1 << 10, work: &workspace{dir: work}}
+			if err := os.Mkdir(o.work.models(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			_, err := o.unpackWheel(t.Context(), wheel, "c", tt.only, provenance{Bytes: int64(len(b))})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}

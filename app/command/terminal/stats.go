@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -144,8 +143,7 @@ func Top(ctx context.Context, e *command.Env, args []string) int {
 }
 
 func (s *session) top(ctx context.Context, model string, interval time.Duration, count int) error {
-	f, isFile := s.Stdout.(*os.File)
-	live := isFile && !s.asJSON && isTerminal(f)
+	live := !s.asJSON && command.IsTerminal(s.Stdout)
 	before, err := s.counts(ctx, model)
 	if err != nil {
 		return err
@@ -206,10 +204,4 @@ func (s *session) printTop(before, now []counts, seconds float64) error {
 		rows = append(rows, cells)
 	}
 	return writeTable(s.Stdout, rows)
-}
-
-// isTerminal reports whether a file is a terminal, or another device of characters.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -145,6 +145,28 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func TestLocations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	tensor := func(location string) []byte { return initializer(dims(4), number(2, 1), external(location)) }
+	for _, tt := range []struct {
+		content []byte
+		want    string
+		err     error
+	}{
+		{bytes.Join([][]byte{tensor("w/b"), tensor("../a"), tensor("w/b")}, nil), "../a w/b", nil},
+		{initializer(dims(0)), "", nil},
+		{[]byte("not a model"), "", ErrMalformed},
+	} {
+		if err := os.WriteFile(path, tt.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Locations(path)
+		if strings.Join(got, " ") != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%q, %v, want %q, %v", got, err, tt.want, tt.err)
+		}
+	}
+}
+
 // FuzzCheck checks that no input leads to a panic. The seeds are real models and their prefixes.
 func FuzzCheck(f *testing.F) {
 	models, err := filepath.Glob("../testdata/*.onnx")
