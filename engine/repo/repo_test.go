@@ -75,6 +75,7 @@ func TestChangesAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
+		{"saved request", func(t *testing.T, d string) { write(t, d+"/requests/one.json", "{}") }, false},
 		{"new version", func(t *testing.T, d string) { write(t, d+"/2/model.onnx", "n") }, true},
 		{"version removed", func(t *testing.T, d string) {
 			if err := os.RemoveAll(d + "/1"); err != nil {

@@ -56,6 +56,9 @@ type Model struct {
 // writes it last, and again after each change.
 const ReadyName = ".ready"
 
+// RequestsFolder is a folder of a model with saved requests. A change in it is no change of the model.
+const RequestsFolder = "requests"
+
 // Marker is the state of a file ReadyName.
 type Marker int
 
@@ -291,6 +294,9 @@ func ScanModel(root, name, configName string) *Model {
 		path := filepath.Join(m.Folder, e.Name())
 		if Ignored(e.Name()) {
 			marked = marked || e.Name() == ReadyName
+			continue
+		}
+		if e.Name() == RequestsFolder && e.IsDir() {
 			continue
 		}
 		if v, ok := ParseVersion(e.Name()); ok && isFolder(m.Folder, e) {

@@ -17,6 +17,7 @@ import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
 import { faces } from "./faces.mjs";
 import { failing } from "./failing.mjs";
+import { first } from "./first.mjs";
 import { hardening } from "./hardening.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
@@ -275,6 +276,7 @@ await report.step("command palette by keyboard", async () => {
 });
 
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
+await first({ base, page, report, id });
 await configuring({ base, page, report, model: digits });
 await failing({ base, page, report, model: "digits" }); // the tuner may have changed the other one's batch size
 await tuning({ base, page, report, model: digits });

@@ -42,6 +42,9 @@
 //	POST   /api/models/{name}/versions/{version}/unload → LoadResult  not_found
 //	PUT    /api/models/{name}/pin SetPin → Model  not_found
 //	DELETE /api/models/{name} → Trashed  not_found, conflict, forbidden (repository not writable)
+//	GET    /api/models/{name}/requests → SavedRequests  not_found
+//	GET    /api/models/{name}/requests/{request} → SavedRequest  not_found, invalid, too_large
+//	PUT    /api/models/{name}/requests/{request} SaveRequest → SavedRequests  forbidden, conflict, invalid, too_large
 //	GET    /api/models/{name}/archive → application/zip  not_found; one top folder named as the model
 //	POST   /api/models/{name}/warmup WarmupRequest → WarmupResult  not_found, unavailable (not ready), invalid
 //	GET    /api/models/{name}/load-test → LoadTest  not_found; the running or the last one

@@ -1203,6 +1203,37 @@ export interface RequestDetail {
   aheadRows: number;
 }
 
+/** SavedRequests answers GET /api/models/{name}/requests: the files requests/*.json in the model's folder, by name. */
+export interface SavedRequests {
+  items: SavedItem[];
+  /** WhyNot says why no request can be saved here; empty if it can. */
+  whyNot: string;
+}
+
+/** SavedItem is one saved request. */
+export interface SavedItem {
+  /** Name of the file, without .json. */
+  name: string;
+  sizeBytes: number;
+}
+
+/** SavedRequest is a saved request with its content. */
+export interface SavedRequest {
+  name: string;
+  /**
+   * Text of the file: a request of the KServe protocol as JSON. A tensor may have b64 in place of data: base64 of
+   * its binary tensor data.
+   */
+  text: string;
+}
+
+/** SaveRequest saves a request. */
+export interface SaveRequest {
+  text: string;
+  /** Replace a saved request of the same name. */
+  replace: boolean;
+}
+
 /** Server answers GET /api/server. */
 export interface Server {
   /** Name is the name in the reply to GET /v2. */

@@ -176,6 +176,9 @@ export const client = {
   tuningConfig: (name: string, id: number, config: number, s?: AbortSignal) =>
     json<api.TuningTexts>("GET", `${model(name)}/tunings/${id}/configs/${config}`, undefined, s),
   applyTuning: (name: string, id: number, r: api.ApplyTuning) => json<api.AppliedTuning>("POST", `${model(name)}/tunings/${id}/apply`, r),
+  savedRequests: (name: string, s?: AbortSignal) => json<api.SavedRequests>("GET", `${model(name)}/requests`, undefined, s),
+  savedRequest: (name: string, request: string) => json<api.SavedRequest>("GET", `${model(name)}/requests/${seg(request)}`),
+  saveRequest: (name: string, request: string, r: api.SaveRequest) => json<api.SavedRequests>("PUT", `${model(name)}/requests/${seg(request)}`, r),
   archiveURL: (name: string) => `${base()}${model(name)}/archive`,
   trash: (s?: AbortSignal) => json<api.Trash>("GET", "/api/trash", undefined, s),
   restoreTrash: (id: string) => json<api.Trashed>("POST", `/api/trash/${seg(id)}/restore`),

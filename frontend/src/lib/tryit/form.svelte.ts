@@ -1,11 +1,13 @@
 // The form of "Try it", and the request that it makes.
 import type { Model, Tensor } from "../api.gen";
 import { base, errorText } from "../api";
+import { serverNow } from "../clock";
 import { t } from "../i18n/index.svelte";
 import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
 import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
+import { writeSaved, type Saved } from "./saved";
 import type { Call, SnippetInput, Where } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
@@ -88,6 +90,16 @@ export class InputForm {
     }
   }
 
+  /** Takes the values of a saved request. */
+  set(v: InputValue): void {
+    this.error = "";
+    this.use = true;
+    this.mode = "values";
+    this.shapeText = v.shape.join(", ");
+    const json = JSON.stringify(Array.from(v.data));
+    this.text = /INT64$/.test(v.dataType) ? json.replaceAll('"', "") : json;
+  }
+
   /** The tensor of the image; null without an image. */
   prepared: Prepared | null = $derived.by(() => {
     if (this.mode !== "image" || !this.image) return null;
@@ -123,7 +135,7 @@ export class InputForm {
 }
 
 export interface Outcome {
-  /** Time of sending, by the clock of the page. */
+  /** Time of sending, by the clock of the server. */
   sentMs: number;
   status: number;
   /** From the click to the complete reply. */
@@ -191,6 +203,32 @@ export class TryForm {
     }
   });
 
+  /** Puts a saved request into the form. It throws an error for the user, and changes nothing, if it does not fit. */
+  take(saved: Saved): void {
+    for (const v of saved.inputs) {
+      const i = this.inputs.find((x) => x.tensor.name === v.name);
+      if (!i) throw new Error(t("saved.noInput", { name: v.name }));
+      if (i.tensor.dataType !== v.dataType) throw new Error(t("saved.otherType", { name: v.name, type: v.dataType, want: i.tensor.dataType }));
+      parseShape(v.shape.join(", "), i.tensor.shape);
+    }
+    const given = new Map(saved.inputs.map((v) => [v.name, v]));
+    const lacks = this.inputs.find((i) => !i.tensor.optional && !given.has(i.tensor.name));
+    if (lacks) throw new Error(t("saved.lacks", { name: lacks.tensor.name }));
+    for (const i of this.inputs) {
+      const v = given.get(i.tensor.name);
+      if (v) i.set(v);
+      else i.use = false;
+    }
+    this.classes = { ...this.classes, ...saved.classes };
+    if (saved.sequence) this.sequence = saved.sequence;
+  }
+
+  /** The request as the text of a saved one. It throws an error for the user if the form has a fault. */
+  saved(): string {
+    const values = this.inputs.filter((i) => i.use).map((i) => i.value());
+    return writeSaved(values, this.wishes(), this.model.sequences ? { sequence: this.sequence } : {});
+  }
+
   async run(): Promise<void> {
     const r = this.request;
     if (this.busy || "error" in r) return;
@@ -198,7 +236,7 @@ export class TryForm {
     this.abort = new AbortController();
     const version = this.version ? `/versions/${encodeURIComponent(this.version)}` : "";
     const start = performance.now();
-    const sentMs = Date.now();
+    const sentMs = serverNow();
     const place = r.call.sequence;
     try {
       const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {

@@ -1,0 +1,64 @@
+// What a new user meets: saved requests in "Try it".
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, drop, root, shot } from "./lib.mjs";
+
+/** Makes a model of its own, named with id, and removes it. */
+export async function first({ base, page, report, id }) {
+  const name = `e2e_first_${id}`;
+  const at = `${base}/#/models/${name}/try`;
+  const dialog = page.locator("dialog[open]");
+  const button = (text, scope = page) => scope.getByRole("button", { name: text });
+  const choose = page.getByLabel("Saved requests");
+
+  await report.step("saved requests: those of the model's folder are sent, and answered as recorded", async () => {
+    await page.goto(`${base}/#/models`);
+    await drop(page, [path.join(root, "models-sample", "add_sub")]);
+    await dialog.getByLabel("Model name").fill(name);
+    await button("Load model", dialog).click();
+    await dialog.getByText(`${name} is ready`).waitFor();
+    await button("Try it", dialog).click();
+    for (const request of ["one_row", "three_rows"]) {
+      const want = JSON.parse(fs.readFileSync(path.join(root, "models-sample/add_sub/requests", `${request}.json`), "utf8"));
+      await choose.selectOption(request);
+      await page.waitForFunction(([text]) => [...document.querySelectorAll("textarea")].some((a) => a.value === text), [JSON.stringify(want.inputs[0].data)]);
+      const [reply] = await Promise.all([page.waitForResponse((r) => r.url().includes("/api/infer/")), button("Send request").click()]);
+      const got = (await reply.json()).outputs.map((o) => o.data.flat());
+      report.check(JSON.stringify(got) === JSON.stringify(want.outputs.map((o) => o.data)), `${request}: ${JSON.stringify(got)}`);
+    }
+    await shot(page, "40-saved");
+    await axe(page, report, "saved requests");
+  });
+
+  await report.step("saved requests: the form is saved by keyboard, found again, and replaced only after a question", async () => {
+    await page.getByLabel("Values of INPUT0").fill("[7]");
+    await button("Save as").focus();
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("ControlOrMeta+a");
+    await page.keyboard.type("my_own");
+    await page.keyboard.press("Enter");
+    await page.getByText("Saved as requests/my_own.json").waitFor();
+    const { text } = await api(base, "GET", `/api/models/${name}/requests/my_own`);
+    report.check(JSON.parse(text).inputs[0].data.every((v) => v === 7), `the file has the values: ${text}`);
+    const sent = await api(base, "POST", `/api/infer/${name}`, text, { "Content-Type": "application/json" });
+    report.check(sent.outputs.length === 2, "the file is a request as it is");
+    await page.goto(`${base}/#/models`);
+    await page.goto(at);
+    await choose.selectOption("my_own");
+    const refuse = (d) => void d.dismiss();
+    page.once("dialog", refuse);
+    await button("Save as").click();
+    await page.getByLabel("Name", { exact: true }).fill("one_row");
+    await button("Save", page).last().click();
+    await page.getByRole("alert").getByText("choose another name").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("../config");
+    await button("Save", page).last().click();
+    await page.getByRole("alert").getByText("no path separators").waitFor();
+    const model = await api(base, "GET", `/api/models/${name}`);
+    report.check(model.versions[0].state === "READY" && model.files.some((f) => f.path === "requests/my_own.json"), "the model serves, and has the file");
+  });
+
+  await report.step("saved requests: remove the model", async () => {
+    await api(base, "DELETE", `/api/models/${name}`);
+  });
+}
