@@ -91,6 +91,10 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "%w", err)
 	}
+	limits, err := b.o.Settings.Limits.Of(s.Config)
+	if err != nil {
+		return nil, err
+	}
 	s.Config = proto.CloneOf(s.Config)
 	if s.Config.Parameters == nil {
 		s.Config.Parameters = map[string]*inferencepb.ModelParameter{}
@@ -98,6 +102,7 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 	s.Config.Parameters[isolationParameter] = &inferencepb.ModelParameter{StringValue: isolationNone}
 	return &isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
+		Limits: limits,
 		Backend: func(keep affinity.Policy) any {
 			if path, err := b.locate(); err == nil { // unpacked again if a cleaner of temporary files removed it
 				library = path

@@ -145,6 +145,9 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 		if err := o.AddSessionConfigEntry(name, value); err != nil {
 			return status.Errorf(status.InvalidArg, "parameter %q: %w", name, err)
 		}
+	case isLimit(name):
+		s.Log.Warn("the parameter limits processes, and this model runs in the server; "+
+			"the parameter isolation with the value process changes that", "model", s.ModelName, "parameter", name)
 	case !slices.Contains(otherParameters, name):
 		s.Log.Info("parameter has no effect in onnxruntime", "model", s.ModelName, "parameter", name)
 	}

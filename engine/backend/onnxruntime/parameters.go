@@ -9,6 +9,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
+	"nereid/engine/worker/process"
 )
 
 var _ backend.ParameterValidator = (*Backend)(nil)
@@ -42,6 +43,10 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 			if _, err := isolationOf(cfg); err != nil {
 				refuse(name, "%v", err)
 			}
+		case isLimit(name):
+			if _, err := new(process.Limits).SetParameter(name, value); err != nil {
+				refuse(name, "%v", err)
+			}
 		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."),
 			slices.Contains(otherParameters, name):
 		default:
@@ -50,4 +55,10 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		}
 	}
 	return all
+}
+
+// isLimit reports whether a parameter limits the processes of a model, which only a model in processes has.
+func isLimit(name string) bool {
+	known, _ := new(process.Limits).SetParameter(name, "1")
+	return known
 }

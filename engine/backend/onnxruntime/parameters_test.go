@@ -22,6 +22,8 @@ func TestValidateParameters(t *testing.T) {
 		{"an isolation that there is not", "isolation", "docker", true, false},
 		{"an entry of the session", "session.disable_prepacking", "1", false, false},
 		{"read elsewhere", "gpu_mem_limit", "1", false, false},
+		{"limit of a process", "EXECUTE_TIMEOUT_SECONDS", "5", false, false},
+		{"a limit that is none", "ABANDONED_TIMEOUT_SECONDS", "soon", true, false},
 		{"unknown", "intra_op_threads", "1", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

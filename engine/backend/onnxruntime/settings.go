@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"nereid/engine/worker/process"
 )
 
 // Settings are the backend's settings for all models: Triton's --backend-config=onnxruntime,key=value. The zero value
@@ -22,14 +24,16 @@ type Settings struct {
 	// OptimizedModelCache stores the optimized graphs of all models. The model parameter optimized_model_cache has
 	// precedence.
 	OptimizedModelCache bool
+	// Limits are those of the processes of models that run in processes. The models' parameters have precedence.
+	Limits process.Limits
 }
 
 // ErrUnknownSetting is wrapped by Set's error for an unknown key.
 var ErrUnknownSetting = errors.New("not a setting of onnxruntime")
 
 // Set sets one setting by its key on the command line. Triton's keys are enable-global-threadpool,
-// intra_op_thread_count and inter_op_thread_count; this server's are op-library-directory, which may be repeated, and
-// optimized-model-cache.
+// intra_op_thread_count and inter_op_thread_count; this server's are op-library-directory, which may be repeated,
+// optimized-model-cache, and those of process.Limits.
 func (s *Settings) Set(key, value string) (err error) {
 	switch key {
 	case "enable-global-threadpool":
@@ -46,8 +50,13 @@ func (s *Settings) Set(key, value string) (err error) {
 		}
 		s.OpLibraryFolders = append(s.OpLibraryFolders, filepath.Clean(value))
 	default:
-		return fmt.Errorf("%q is %w; it has enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, "+
-			"op-library-directory and optimized-model-cache", key, ErrUnknownSetting)
+		var known bool
+		if known, err = s.Limits.Set(key, value); !known {
+			return fmt.Errorf("%q is %w; it has enable-global-threadpool, intra_op_thread_count, "+
+				"inter_op_thread_count, op-library-directory, optimized-model-cache, memory-limit-byte-size, "+
+				"open-files-limit, processes-limit, execute-timeout-seconds and abandoned-timeout-seconds",
+				key, ErrUnknownSetting)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("onnxruntime,%s: %w", key, err)

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/worker/process"
 )
 
 func TestSettings(t *testing.T) {
@@ -43,6 +45,10 @@ func TestSettings(t *testing.T) {
 			err: `onnxruntime,intra_op_thread_count: "many" is not a number from 0 to 16384`},
 		{name: "negative", pairs: []string{"inter_op_thread_count", "-1"}, err: `"-1" is not a number`},
 		{name: "too many", pairs: []string{"intra_op_thread_count", "99999999"}, err: `"99999999" is not a number`},
+		{name: "limits of processes", pairs: []string{"execute-timeout-seconds", "3", "abandoned-timeout-seconds", "2"},
+			want: Settings{Limits: process.Limits{Execute: 3 * time.Second, Abandoned: 2 * time.Second}}},
+		{name: "no limit", pairs: []string{"execute-timeout-seconds", "0"},
+			err: `onnxruntime,execute-timeout-seconds: "0" is not a positive number`},
 		{name: "unknown", pairs: []string{"threads", "2"}, err: `"threads" is not a setting of onnxruntime; it has`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
