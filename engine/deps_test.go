@@ -22,6 +22,7 @@ var layers = map[string]int{
 	"engine/system/cgroup":   0,
 	"engine/system/proc":     0,
 
+	"engine/compare":     1,
 	"engine/client":      1, // for other programs; nothing of the server imports it
 	"engine/gpumem":      1,
 	"engine/infer":       1,

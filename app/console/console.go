@@ -108,6 +108,7 @@ type Console struct {
 	access       *settings.Access
 	window       *settings.Window
 	proxy        *inference.Proxy
+	comparer     *inference.Comparer
 	clientErrors *clientErrors
 }
 
@@ -179,7 +180,7 @@ func (c *Console) connect(o *Options) (err error) {
 	c.frameworks = &machine.Frameworks{Installer: o.Frameworks, Catalog: c.catalog, Engine: o.Engine,
 		Streams: c.streams, Tasks: c.tasks, Log: o.Log}
 	c.access, c.window = &o.Access, o.Window
-	c.proxy = inference.NewProxy(o.Inference)
+	c.proxy, c.comparer = inference.NewProxy(o.Inference), inference.NewComparer(o.Inference, o.Memory)
 	c.clientErrors = &clientErrors{recorder: o.Recorder, log: o.Log}
 	return nil
 }

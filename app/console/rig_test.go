@@ -22,6 +22,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/backend"
 	"nereid/engine/backend/builtin"
+	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -47,7 +48,28 @@ func (b fileBackend) Load(ctx context.Context, s backend.Spec) (backend.Model, e
 	if strings.HasPrefix(string(text), "bad") {
 		return nil, status.New(status.InvalidArg, "the model file is broken")
 	}
-	return b.Backend.Load(ctx, s)
+	m, err := b.Backend.Load(ctx, s)
+	if string(text) == "good shifted" {
+		m = shiftedModel{m}
+	}
+	return m, err
+}
+
+// shiftedModel is identity with 1 in the place of the first element.
+type shiftedModel struct{ backend.Model }
+
+func (m shiftedModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	i, err := m.Model.NewInstance(ctx, p)
+	return shiftedInstance{i}, err
+}
+
+type shiftedInstance struct{ backend.Instance }
+
+func (i shiftedInstance) Execute(ctx context.Context, b *infer.Batch) error {
+	for _, r := range b.Requests {
+		copy(r.Inputs[0].Data, []byte{0, 0, 0x80, 0x3f})
+	}
+	return i.Instance.Execute(ctx, b)
 }
 
 func (b fileBackend) Signature(_ context.Context, s backend.Spec) (*modelconfig.Signature, error) {

@@ -78,6 +78,7 @@ func (c *Console) modelRoutes() []route {
 		{"POST", "/api/trash/{id}/restore", rest.Reply(c.models.Restore)},
 		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer)},
 		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer)},
+		{"POST", "/api/compare/{name}/versions/{version}/with/{other}", rest.Reply(c.comparer.Compare)},
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
+	"nereid/engine/compare"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -113,34 +113,20 @@ func toHalf(f float32) uint16 {
 }
 
 // compareTensors returns an error with the first difference between got and want. Floating point numbers may differ by
-// tolerance: absolute for numbers below 1, else relative. NaN equals NaN.
+// tolerance; see compare.Difference.Within.
 func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
-	if got.DataType != want.DataType || !slices.Equal(got.Shape, want.Shape) {
-		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name,
-			got.DataType, tensor.FormatShape(got.Shape), want.DataType, tensor.FormatShape(want.Shape))
+	if err := compare.Check(got, want); err != nil {
+		return err
 	}
-	switch got.DataType {
-	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
-	default:
+	if !compare.IsFloat(got.DataType) {
 		if !bytes.Equal(got.Data, want.Data) {
 			return status.Errorf(status.Internal, "output '%s' differs from the expected data", got.Name)
 		}
 		return nil
 	}
-	if len(got.Data) != len(want.Data) {
-		return status.Errorf(status.Internal, "output '%s' has %d bytes, want %d", got.Name, len(got.Data),
-			len(want.Data))
-	}
-	size := got.DataType.Size()
-	for i := 0; i < len(got.Data); i += size {
-		g, w := tensor.Float(got.DataType, got.Data[i:]), tensor.Float(want.DataType, want.Data[i:])
-		if g == w || math.IsNaN(g) && math.IsNaN(w) {
-			continue
-		}
-		if !(math.Abs(g-w) <= tolerance*max(1, math.Abs(w))) {
-			return status.Errorf(status.Internal, "output '%s', element %d is %v, want %v within %v", got.Name, i/size,
-				g, w, tolerance)
-		}
+	if at, g, w := compare.FirstOutside(got, want, tolerance); at >= 0 {
+		return status.Errorf(status.Internal, "output '%s', element %d is %v, want %v within %v", got.Name, at, g, w,
+			tolerance)
 	}
 	return nil
 }

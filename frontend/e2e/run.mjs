@@ -12,6 +12,7 @@ import os from "node:os";
 import path from "node:path";
 import { alerting } from "./alerts.mjs";
 import { charts } from "./charts.mjs";
+import { comparing } from "./comparing.mjs";
 import { configuring } from "./configuring.mjs";
 import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
@@ -275,6 +276,7 @@ await report.step("command palette by keyboard", async () => {
   await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
 });
 
+await comparing({ base, page, report });
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await first({ base, page, report, id });
 await configuring({ base, page, report, model: digits });

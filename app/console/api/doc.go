@@ -87,6 +87,9 @@
 //
 //	POST   /api/infer/{name} → as POST /v2/models/{name}/infer
 //	POST   /api/infer/{name}/versions/{version} → as POST /v2/models/{name}/versions/{version}/infer
+//	POST   /api/compare/{name}/versions/{version}/with/{other}?repeat= → Comparison  invalid, too_large
+//
+// The body and its headers are those of an inference request. Both versions get it repeat times, by turns: 1 to 50.
 //
 // Request headers (Content-Type, Inference-Header-Content-Length, …) and reply, status and headers included,
 // pass through unchanged; errors have Triton's form {"error": "…"}. Where the stamps of the request are known

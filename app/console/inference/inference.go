@@ -68,22 +68,32 @@ func (p *Proxy) Infer(w http.ResponseWriter, r *http.Request) error {
 
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "localhost", "localhost"
-	path := "/v2/models/" + url.PathEscape(r.In.PathValue("name"))
-	if v := r.In.PathValue("version"); v != "" {
-		path += "/versions/" + url.PathEscape(v)
-	}
 	r.Out.URL.Path, r.Out.URL.RawPath, r.Out.URL.RawQuery = "", "", r.In.URL.RawQuery
-	r.Out.URL.Opaque = path + "/infer"
+	r.Out.URL.Opaque = inferPath(r.In.PathValue("name"), r.In.PathValue("version"))
 	for name := range r.Out.Header { // the browser's own headers, which the server's origin check would refuse
 		if name == "Origin" || name == "Referer" || name == "Cookie" || name == "X-Nereid" ||
 			strings.HasPrefix(name, "Sec-") {
 			r.Out.Header.Del(name)
 		}
 	}
-	r.Out.Header.Set("Nereid-Timing", "1")
-	r.Out.Header.Set("Nereid-Page", "1")
-	for name, values := range p.server.Header {
-		r.Out.Header[name] = values
+	mark(r.Out.Header, p.server.Header)
+}
+
+// inferPath returns the path of inference requests; version may be empty.
+func inferPath(model, version string) string {
+	path := "/v2/models/" + url.PathEscape(model)
+	if version != "" {
+		path += "/versions/" + url.PathEscape(version)
+	}
+	return path + "/infer"
+}
+
+// mark adds the headers of a request that the page makes, and those that the server needs.
+func mark(h, server http.Header) {
+	h.Set("Nereid-Timing", "1")
+	h.Set("Nereid-Page", "1")
+	for name, values := range server {
+		h[name] = values
 	}
 }
 

@@ -241,6 +241,55 @@ export interface File {
   modMs: number;
 }
 
+/** Comparison answers POST /api/compare/{name}/versions/{version}/with/{other}: what two versions reply to one request. */
+export interface Comparison {
+  /** Reference is that of version, Candidate that of other. */
+  reference: ComparedReply;
+  candidate: ComparedReply;
+  /** Outputs are those of the reference, and then those that only the candidate has; empty if one of the two failed. */
+  outputs: OutputDifference[];
+}
+
+/** ComparedReply is the reply of one version. */
+export interface ComparedReply {
+  version: string;
+  /** Status is that of HTTP, and Error the text of a failure. */
+  status: number;
+  error: string;
+  /** Ms is the median time of the requests, until the reply was complete. */
+  ms: number;
+  /** Timing is the header Server-Timing of the last reply. */
+  timing: string;
+  /** Body is the last reply in base64, and JSONLength its header Inference-Header-Content-Length. */
+  body: string;
+  jsonLength: string;
+}
+
+/** OutputDifference says how much one output differs. */
+export interface OutputDifference {
+  name: string;
+  dataType: string;
+  /** Reason says why the outputs cannot be compared, such as another shape; empty if they can. */
+  reason: string;
+  elements: number;
+  differing: number;
+  /** Special counts elements where one version has NaN or an infinity, and the other does not. No maximum has them. */
+  special: number;
+  /** MaxAbs is the largest |a-b|, which element At has, and MaxRel the largest |a-b| / max(|a|, |b|). Texts have none. */
+  maxAbs: number;
+  at: number;
+  maxRel: number;
+  /** TopK is for outputs with a last dimension above K. */
+  topK: TopK[];
+}
+
+/** TopK says in how many rows, along the last dimension, the K highest elements are the same ones, in any order. */
+export interface TopK {
+  k: number;
+  rows: number;
+  same: number;
+}
+
 /**
  * Fault is a fault in the text of a config.pbtxt. Lines and columns start at 1. Columns count Unicode code points. The
  * end is exclusive. A fault without a place, such as a missing field, has line 0.

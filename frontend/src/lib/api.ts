@@ -71,11 +71,12 @@ export function onRefused(f: () => void): void {
   refused = f;
 }
 
-async function call(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const headers: Record<string, string> = {};
+async function call(method: string, path: string, body?: unknown, signal?: AbortSignal, more: Record<string, string> = {}): Promise<Response> {
+  const headers: Record<string, string> = { ...more };
   if (method !== "GET") headers["X-Nereid"] = "1";
   const init: RequestInit = { method, headers };
-  if (body !== undefined) {
+  if (body instanceof Uint8Array) init.body = body as Uint8Array<ArrayBuffer>;
+  else if (body !== undefined) {
     headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);
   }
@@ -228,5 +229,10 @@ export const client = {
     json<api.Events>("GET", "/api/history/events" + query({ ...q }), undefined, s),
   requests: (q: RequestsQuery, s?: AbortSignal) => json<api.Requests>("GET", "/api/requests" + query({ ...q }), undefined, s),
   request: (id: number, s?: AbortSignal) => json<api.RequestDetail>("GET", `/api/requests/${id}`, undefined, s),
+  /** Sends an inference request to two versions of a model. */
+  compare: async (name: string, version: string, other: string, repeat: number, body: Uint8Array<ArrayBuffer>, headers: Record<string, string>) => {
+    const res = await call("POST", `/api/compare/${seg(name)}/versions/${seg(version)}/with/${seg(other)}` + query({ repeat }), body, undefined, headers);
+    return (await res.json()) as api.Comparison;
+  },
   refused: (s?: AbortSignal) => json<api.Refused>("GET", "/api/refused", undefined, s),
 };

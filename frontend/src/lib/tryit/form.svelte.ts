@@ -184,11 +184,16 @@ export class TryForm {
     return this.model.outputs.map((o) => ({ name: o.name, dataType: o.dataType, classes: this.classes[o.name] ?? 0 }));
   }
 
+  /** What is sent. It throws an error for the user if an input is invalid. */
+  values(): InputValue[] {
+    return this.inputs.filter((i) => i.use).map((i) => i.value());
+  }
+
   /** The request of the form, or its fault. */
   request: { request: InferRequest; call: Omit<Call, Where> } | { error: string; missing: boolean } = $derived.by(() => {
     try {
       const used = this.inputs.filter((i) => i.use);
-      const values = used.map((i) => i.value());
+      const values = this.values();
       const outputs = this.wishes();
       const inputs = used.map((f, i) => {
         const v = values[i];

@@ -63,6 +63,8 @@ export function sequenceParameters(p: SequencePlace): Record<string, string | nu
 export interface Manner {
   sequence?: SequencePlace;
   stream?: boolean;
+  /** Every output comes as binary tensor data. */
+  binaryOutputs?: boolean;
 }
 
 /** Makes the request. With binary, every input is binary tensor data; otherwise only inputs without a JSON form. */
@@ -70,6 +72,7 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
   const parts: Uint8Array[] = [];
   const head = {
     ...(manner.sequence ? { parameters: sequenceParameters(manner.sequence) } : {}),
+    ...(manner.binaryOutputs ? { parameters: { binary_data_output: true } } : {}),
     inputs: inputs.map((v) => {
       const about = { name: v.name, shape: v.shape, datatype: v.dataType };
       if (!binary && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
@@ -77,7 +80,7 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
       parts.push(raw);
       return { ...about, parameters: { binary_data_size: raw.length } };
     }),
-    outputs: outputs.map((o) => ({ name: o.name, ...parameters(o) })),
+    ...(outputs.length > 0 ? { outputs: outputs.map((o) => ({ name: o.name, ...parameters(o) })) } : {}),
   };
   const json = JSON.stringify(head);
   const text = new TextEncoder().encode(json);

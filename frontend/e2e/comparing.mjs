@@ -1,0 +1,59 @@
+// Two versions of a model: the same input side by side, and their charts.
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, eventually, root, shot } from "./lib.mjs";
+
+/** The server follows its repository (poll mode). */
+export async function comparing({ base, page, report }) {
+  const name = "e2e_compare";
+  const repo = (await api(base, "GET", "/api/server")).repositories[0].path;
+  const sample = path.join(root, "models-sample", "digits");
+  const aside = path.join(repo, `.${name}`); // the server must not see an incomplete model
+  const onnx = fs.readFileSync(path.join(sample, "1", "model.onnx"));
+  for (const v of ["1", "2"]) {
+    fs.mkdirSync(path.join(aside, v), { recursive: true });
+    fs.writeFileSync(path.join(aside, v, "model.onnx"), onnx);
+    onnx.copyWithin(onnx.length >> 1, (onnx.length >> 1) + 4, (onnx.length >> 1) + 40_000); // other weights
+  }
+  const config = fs.readFileSync(path.join(sample, "config.pbtxt"), "utf8").replace(/^name:.*$/m, "").replace(/^version_policy.*$/m, "");
+  fs.writeFileSync(path.join(aside, "config.pbtxt"), `${config}\nversion_policy { all {} }\n`);
+  fs.copyFileSync(path.join(sample, "labels.txt"), path.join(aside, "labels.txt"));
+  fs.renameSync(aside, path.join(repo, name));
+
+  await report.step("two versions answer the same input side by side", async () => {
+    const ready = (m) => m?.versions.filter((v) => v.state === "READY").length === 2;
+    const m = await eventually(async () => (await api(base, "GET", "/api/models")).models.find((x) => x.name === name), ready);
+    report.check(ready(m), `both versions are loaded: ${JSON.stringify(m)}`);
+    await page.goto(`${base}/#/models/${name}/try`);
+    const panel = page.getByRole("region", { name: "Compare versions" });
+    const run = panel.getByRole("button", { name: "Compare" });
+    await run.waitFor();
+    await page.getByRole("button", { name: "Values (JSON)" }).click();
+    await page.getByRole("button", { name: "Random" }).click();
+    await run.click();
+    await panel.getByText(/^\d+ of 10 elements differ$/).waitFor();
+    await panel.getByText("Largest difference").waitFor();
+    await panel.getByText(/^Best class$/).waitFor();
+    report.check((await panel.locator(".pair ol").count()) === 2, "the best classes of both are shown");
+    report.check((await panel.locator("tbody tr").count()) === 2, "the times of both are shown");
+    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
+      await page.setViewportSize({ width, height: 860 });
+      await panel.scrollIntoViewIfNeeded();
+      for (const scheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme: scheme });
+        await panel.evaluate((el) => el.scrollIntoView());
+        await shot(page, `47-compare-${size}-${scheme}`);
+      }
+      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page fits ${width} px`);
+    }
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1360, height: 860 });
+    await axe(page, report, "compared versions");
+    await panel.getByLabel("Second version").selectOption("1");
+    report.check(await run.isDisabled(), "a version is not compared with itself");
+    await page.goto(`${base}/#/models/${name}/charts`);
+    await page.getByText("Latency (p99) per version").first().waitFor();
+    await shot(page, "47-compare-charts");
+  });
+  fs.rmSync(path.join(repo, name), { recursive: true });
+}
