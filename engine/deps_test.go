@@ -87,6 +87,8 @@ var layers = map[string]int{
 	"store":    -1, // knows nothing of the others, and only app may know it
 	"frontend": -1,
 
+	"models-sample": -1, // files only
+
 	"app/access":                  8,
 	"app/alerts":                  8,
 	"app/certs":                   8,

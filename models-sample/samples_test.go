@@ -1,5 +1,3 @@
-// Package modelssample holds the sample model repository; its only Go code are these checks of what is committed:
-// sizes, completeness, the form of the recorded requests (README.md) and the fonts of digits.
 package modelssample
 
 import (

@@ -16,8 +16,9 @@ const savedBody = `{"inputs":[{"name":"INPUT0","shape":[1,4],"datatype":"FP32","
 
 func TestSavedRequestsAreListedReadAndWritten(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
-	if l := get[api.SavedRequests](r, 200, "GET", "/api/models/ready/requests", nil); len(l.Items) != 0 || l.WhyNot != "" {
-		t.Errorf("without saved requests: %+v", l)
+	none := get[api.SavedRequests](r, 200, "GET", "/api/models/ready/requests", nil)
+	if len(none.Items) != 0 || none.WhyNot != "" {
+		t.Errorf("without saved requests: %+v", none)
 	}
 	r.Write("ready/requests/by_hand.json", savedBody)
 	r.Write("ready/requests/picture.png", "")
@@ -81,7 +82,8 @@ func TestSavedRequestsThatAreRefused(t *testing.T) {
 		})
 	}
 	for _, method := range []string{"GET", "PUT"} {
-		code, reply := r.Call(method, "/api/models/linked/requests/secret", api.SaveRequest{Text: savedBody, Replace: true})
+		code, reply := r.Call(method, "/api/models/linked/requests/secret",
+			api.SaveRequest{Text: savedBody, Replace: true})
 		if code == http.StatusOK {
 			t.Errorf("%s follows a link out of the model's folder: %s", method, reply)
 		}

@@ -19,8 +19,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="nereid-e2e-") as work:
         repo = pathlib.Path(work) / "models"
         shutil.copytree(ROOT / "models-sample", repo)
-        with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1") as server:
-            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=1500,
+        empty = pathlib.Path(work) / "empty" / "models"
+        empty.mkdir(parents=True)
+        polls = ["--model-control-mode=poll", "--repository-poll-secs=1"]
+        with Server(repo, work, *polls) as server, Server(empty, empty.parent, *polls) as other:
+            done = subprocess.run(["node", "e2e/run.mjs", server.ui, other.ui], cwd=ROOT / "frontend", timeout=1500,
                                   env={**os.environ, "NEREID_PYTHON": sys.executable})
         print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
         return done.returncode

@@ -1,7 +1,7 @@
-// What a new user meets: saved requests in "Try it".
+// What a new user meets: the first steps on a server without models, saved requests in "Try it".
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, drop, root, shot } from "./lib.mjs";
+import { api, axe, drop, open, root, shot } from "./lib.mjs";
 
 /** Makes a model of its own, named with id, and removes it. */
 export async function first({ base, page, report, id }) {
@@ -61,4 +61,64 @@ export async function first({ base, page, report, id }) {
   await report.step("saved requests: remove the model", async () => {
     await api(base, "DELETE", `/api/models/${name}`);
   });
+}
+
+/** empty: the address of a server whose repository is empty and writable. */
+export async function firstSteps({ empty, report }) {
+  const before = report.page;
+  const { browser, page } = await open(empty, report);
+  const dialog = page.locator("dialog[open]");
+  const tour = page.getByRole("region", { name: "First steps" });
+  const next = (text) => tour.locator("[aria-current=step]", { hasText: text }).waitFor();
+  /** Presses a button or link by keyboard alone. */
+  const press = async (what) => {
+    await what.focus();
+    await page.keyboard.press("Enter");
+  };
+
+  await report.step("first steps: an empty page offers a drop and samples, in both themes and on a phone", async () => {
+    await next("Drop a model or take a sample");
+    for (const [name, colorScheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["phone", "light", 390], ["phone-dark", "dark", 390]]) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 860 });
+      await shot(page, `41-first-${name}`);
+      await axe(page, report, `first steps (${name})`);
+    }
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await page.emulateMedia({ colorScheme: "light" });
+  });
+
+  await report.step("first steps: by keyboard from a sample to an answer and its charts", async () => {
+    await press(page.getByRole("button", { name: "Take it: digits" }));
+    await dialog.getByText("No faults found").waitFor();
+    await page.keyboard.press("Enter"); // "Load model" has the focus
+    await dialog.getByText("digits is ready").waitFor();
+    await press(dialog.getByRole("button", { name: "Try it" }));
+    await next("Try it");
+    await page.getByLabel("Saved requests").focus();
+    await page.getByLabel("Saved requests").selectOption("grey_28");
+    await page.waitForFunction(() => document.querySelector("textarea")?.value.length > 1000);
+    await press(page.getByRole("button", { name: "Send request" }));
+    await page.locator("ol li .label").first().waitFor();
+    await next("See its charts");
+    await shot(page, "41-first-tried");
+    await axe(page, report, "first steps, tried");
+    await press(tour.getByRole("link", { name: "See its charts" }));
+    await page.locator("figure canvas").first().waitFor();
+    await tour.getByText("That is the way of every model").waitFor();
+    await shot(page, "41-first-done");
+  });
+
+  await report.step("first steps: closed is remembered", async () => {
+    await press(tour.getByRole("button", { name: "Close the first steps" }));
+    await tour.waitFor({ state: "detached" });
+    await api(empty, "DELETE", "/api/models/digits");
+    await page.goto(`${empty}/#/models`);
+    await page.reload();
+    await page.getByRole("button", { name: "Take it: add_sub" }).waitFor();
+    report.check((await tour.count()) === 0, "the steps stay closed");
+  });
+
+  await browser.close();
+  report.page = before;
 }

@@ -1,8 +1,9 @@
 // The main job in a real browser, against a running server: drop an ONNX file, edit its configuration, load it, warm
 // it up, try it with a picture, watch the chart, undo a change, download the model; axe in both themes on every page.
 //
-//   node e2e/run.mjs http://127.0.0.1:8003
+//   node e2e/run.mjs http://127.0.0.1:8003 [http://127.0.0.1:8103]
 //
+// The second server has an empty, writable repository, for the first steps.
 // The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
 // run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
 // NEREID_PYTHON: a Python with tritonclient and pillow, to run the Python snippets that the page shows.
@@ -18,7 +19,7 @@ import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
 import { faces } from "./faces.mjs";
 import { failing } from "./failing.mjs";
-import { first } from "./first.mjs";
+import { first, firstSteps } from "./first.mjs";
 import { hardening } from "./hardening.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
@@ -279,6 +280,7 @@ await report.step("command palette by keyboard", async () => {
 await comparing({ base, page, report });
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await first({ base, page, report, id });
+if (process.argv[3]) await firstSteps({ empty: process.argv[3].replace(/\/$/, ""), report });
 await configuring({ base, page, report, model: digits });
 await failing({ base, page, report, model: "digits" }); // the tuner may have changed the other one's batch size
 await tuning({ base, page, report, model: digits });

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +28,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/repo"
 	"nereid/engine/system/proc"
+	modelssample "nereid/models-sample"
 )
 
 // Options of a Handler. All fields but Limits are needed.
@@ -98,6 +101,9 @@ func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import
 	if req.Path != "" {
 		return h.createFromPath(r.Context(), filepath.Clean(req.Path))
 	}
+	if req.Sample != "" {
+		return h.createFromSample(r.Context(), req.Sample)
+	}
 	if free, ok := proc.FreeBytes(h.DataDir); ok && req.TotalBytes > 0 && uint64(req.TotalBytes) > free {
 		return out, rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", req.TotalBytes,
 			free, h.DataDir)
@@ -127,17 +133,47 @@ func (h *Handler) createFromPath(ctx context.Context, path string) (api.Import, 
 	if err != nil {
 		return api.Import{}, err
 	}
-	v, err := h.copyFrom(ctx, s, path)
+	v, err := h.fill(ctx, s, func(area *staging.Area) error { return area.CopyFrom(path) })
 	if err != nil {
 		return api.Import{}, errors.Join(err, h.drop(v.ID))
 	}
 	return v, nil
 }
 
-func (h *Handler) copyFrom(ctx context.Context, s *staged, path string) (api.Import, error) {
+// createFromSample stages a sample model of the program.
+func (h *Handler) createFromSample(ctx context.Context, name string) (api.Import, error) {
+	samples := modelssample.Embedded()
+	if _, err := fs.Stat(samples, path.Join(name, repo.ConfigName)); err != nil {
+		return api.Import{}, rest.Errorf(api.CodeNotFound, "there is no sample model %s", rest.Quote(name))
+	}
+	s, err := h.add(api.ImportUpload, name)
+	if err != nil {
+		return api.Import{}, err
+	}
+	v, err := h.fill(ctx, s, func(area *staging.Area) error {
+		return fs.WalkDir(samples, name, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			f, err := samples.Open(p)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return area.Put(p, f)
+		})
+	})
+	if err != nil {
+		return api.Import{}, errors.Join(err, h.drop(v.ID))
+	}
+	return v, nil
+}
+
+// fill puts the files of a model into an import, and arranges them.
+func (h *Handler) fill(ctx context.Context, s *staged, put func(*staging.Area) error) (api.Import, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.area.CopyFrom(path)
+	err := put(s.area)
 	if err == nil {
 		err = h.arrange(ctx, s)
 	}

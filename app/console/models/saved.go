@@ -59,8 +59,8 @@ func listSaved(root *os.Root) (list []api.SavedItem, err error) {
 func checkSavedName(name string) error {
 	const most = 100
 	if repo.CheckName(name) != nil || len(name) > most {
-		return rest.Errorf(api.CodeInvalid, "%s cannot name a saved request: use at most %d bytes, no path separators, "+
-			"no control characters and no leading dot", rest.Quote(name), most)
+		return rest.Errorf(api.CodeInvalid, "%s cannot name a saved request: use at most %d bytes, no path "+
+			"separators, no control characters and no leading dot", rest.Quote(name), most)
 	}
 	return nil
 }

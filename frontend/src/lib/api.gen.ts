@@ -589,7 +589,8 @@ export interface Sample {
 /**
  * Import is a model on its way into a repository. The steps:
  *
- *  1. POST /api/imports makes it: from a path (answers staged), or empty for an upload (answers uploading).
+ *  1. POST /api/imports makes it: from a path or a sample (answers staged), or empty for an upload (answers
+ *     uploading).
  *  2. Upload only: PUT each file, in any number of requests at once, then POST …/analyze. A single .onnx file,
  *     a single zip and a folder tree are uploaded the same way; the paths distinguish them:
  *     "model.onnx", "bundle.zip", "digits/1/model.onnx".
@@ -661,6 +662,8 @@ export interface CodeFile {
 export interface ImportCreate {
   /** Path of a file or folder on the server's machine; empty for an upload. */
   path?: string;
+  /** Sample is the name of a sample model in the program, for the first steps; the answer is staged. */
+  sample?: string;
   /** Source names the dropped file or folder of an upload, for the suggestion of a name. */
   source?: string;
   /** TotalBytes announced by an upload, to refuse at once what does not fit; 0: unknown. */

@@ -6,8 +6,8 @@ import { live } from "./live.svelte";
 import { uploadAll } from "./upload";
 import { baseName } from "./window";
 
-/** The source of an import: files of the browser, or a path on the server's machine. */
-export type Job = Parcel | { path: string };
+/** The source of an import: files of the browser, a path on the server's machine, or a sample in the program. */
+export type Job = Parcel | { path: string } | { sample: string };
 
 class Importing {
   /** idle: no dialog. */
@@ -37,6 +37,7 @@ class Importing {
     this.waiting = rest;
     if (!first) return;
     if ("path" in first) void this.run(baseName(first.path), () => client.createImport({ path: first.path }));
+    else if ("sample" in first) void this.run(first.sample, () => client.createImport({ sample: first.sample }));
     else void this.run(first.source, (signal) => this.upload(first, signal));
   }
 

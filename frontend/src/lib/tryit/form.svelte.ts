@@ -3,6 +3,7 @@ import type { Model, Tensor } from "../api.gen";
 import { base, errorText } from "../api";
 import { serverNow } from "../clock";
 import { t } from "../i18n/index.svelte";
+import { tour } from "../tour.svelte";
 import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
@@ -262,6 +263,7 @@ export class TryForm {
       this.busy = false;
       this.abort = null;
     }
+    if (this.outcome?.reply) tour.done(2, this.model.name);
     if (place) this.step(place);
   }
 
