@@ -49,7 +49,7 @@ func commands() []command.Command {
 			Help: "print the completion of a shell"},
 		{Names: []string{terminal.CompleteName}, Hidden: true, Run: complete},
 		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
-			Help: "bring a model from a URL or a Python package; see nereid get --help"},
+			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
 		{Names: []string{"config"}, Args: "generate", Run: admin.Config,

@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,6 +25,10 @@ Usage:
 
 SOURCE is one of
   https://host/path/file      an .onnx file, or an archive of a model folder; http only to this machine
+  hf:OWNER/NAME[/FILE][@REVISION]
+                              an ONNX file of Hugging Face's hub, or of the one at HF_ENDPOINT, with what belongs to it
+  oci:REGISTRY/NAME[:TAG|@DIGEST]
+                              the model in an OCI registry, with the login of ~/.docker/config.json
   pypi:NAME[==VERSION][/FILE] the ONNX files in a package of the Python index that pip is configured for; with FILE
                               one of them. pip must be installed; the package is unpacked and not run
 
@@ -32,10 +37,11 @@ server that serves the repository finds the model in poll mode; else use nereid 
 `
 
 type getter struct {
-	repository, name, sha256, python, dataDir string
-	replace, allowCode, asJSON                bool
-	most                                      int // MiB
+	repository, name, sha256, python, dataDir, tokenFile string
+	replace, allowCode, asJSON                           bool
+	most                                                 int // MiB
 
+	env    *command.Env
 	source string
 	work   *workspace
 	meter  *meter
@@ -53,13 +59,15 @@ func (o *getter) sections() []command.Section {
 		command.Opt("--allow-code", "", "takes a model that runs code when it is loaded, such as a Python model",
 			&o.allowCode),
 		command.Opt("--python", "PATH", "the interpreter whose pip is used; default python3", &o.python),
+		command.Opt("--token-file", "FILE", "the file with a hub's token; default: HF_TOKEN, or that of Hugging "+
+			"Face's tools", &o.tokenFile),
 		command.Opt("--json", "", "prints JSON", &o.asJSON),
 	}}}
 }
 
 // Run runs "nereid get".
 func Run(ctx context.Context, e *command.Env, args []string) int {
-	o := getter{python: "python3", most: 64 << 10, meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
+	o := getter{env: e, python: "python3", most: 64 << 10, meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
 	flags := command.NewFlagSet("nereid get", o.sections())
 	err := flags.Parse(args)
 	usage := about + command.Help(o.sections())
@@ -81,7 +89,7 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 		}
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if err = o.get(ctx, e); err != nil && ctx.Err() != nil {
+		if err = o.get(ctx); err != nil && ctx.Err() != nil {
 			err = errors.New("cancelled; nothing is left over")
 		}
 	}
@@ -89,7 +97,7 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 }
 
 // get stages the source, puts its models into the repository and prints them.
-func (o *getter) get(ctx context.Context, e *command.Env) (err error) {
+func (o *getter) get(ctx context.Context) (err error) {
 	if info, err := os.Stat(o.repository); o.repository == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%q is no folder; name the model repository with -r", o.repository)
 	}
@@ -126,10 +134,10 @@ func (o *getter) get(ctx context.Context, e *command.Env) (err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := o.place(e, &all[i]); err != nil {
+		if err := o.place(&all[i]); err != nil {
 			return err
 		}
-		if err := o.report(e, &all[i]); err != nil {
+		if err := o.report(&all[i]); err != nil {
 			return err
 		}
 	}
@@ -141,33 +149,40 @@ func (o *getter) fetch(ctx context.Context) ([]staged, error) {
 	switch {
 	case strings.HasPrefix(o.source, "pypi:"):
 		return o.fromPackage(ctx)
+	case strings.HasPrefix(o.source, "hf:"):
+		return o.fromHub(ctx)
+	case strings.HasPrefix(o.source, "oci:"):
+		return o.fromRegistry(ctx)
 	case strings.HasPrefix(o.source, "https://"), strings.HasPrefix(o.source, "http://"):
 		return o.fromURL(ctx)
 	}
-	return nil, fmt.Errorf("%q is no source; want https://… or pypi:…", o.source)
+	return nil, fmt.Errorf("%q is no source; want https://…, hf:…, oci:… or pypi:…", o.source)
 }
 
 func (o *getter) bytes() int64 { return int64(o.most) << 20 }
 
 // arrange makes a model folder of a file, and of the files that are named with it, by their paths beside it.
-func (o *getter) arrange(dir, file string, beside []string, p provenance) (staged, error) {
+func (o *getter) arrange(dir, file string, beside []string, p provenance) ([]staged, error) {
 	area, err := staging.NewArea(dir, staging.Limits{Bytes: o.bytes()})
 	if err != nil {
-		return staged{}, err
+		return nil, err
 	}
 	for _, name := range append([]string{filepath.Base(file)}, beside...) {
 		if err := putFile(area, filepath.Join(filepath.Dir(file), filepath.FromSlash(name)), name); err != nil {
-			return staged{}, err
+			return nil, err
 		}
 	}
-	l, err := area.Arrange(filepath.Base(file))
+	return o.arrangeArea(area, filepath.Base(file), p)
+}
+
+// arrangeArea makes a model folder of what is in an area.
+func (o *getter) arrangeArea(area *staging.Area, hint string, p provenance) ([]staged, error) {
+	l, err := area.Arrange(hint)
 	if err != nil {
-		return staged{}, err
+		return nil, err
 	}
-	if p.Model = o.name; p.Model == "" {
-		p.Model = l.Name
-	}
-	return staged{dir: l.Dir, provenance: p}, nil
+	p.Model = cmp.Or(o.name, p.Model, l.Name)
+	return []staged{{dir: l.Dir, provenance: p}}, nil
 }
 
 func putFile(area *staging.Area, path, name string) error {

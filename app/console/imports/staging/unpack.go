@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -53,9 +54,27 @@ func (a *Area) unpackInto(into *Area, name string) error {
 		return err
 	}
 	u := &unpacker{into: into, archive: name, packed: info.Size()}
-	switch archiveKind(name) {
+	return u.unpack(f, archiveKind(name))
+}
+
+// PutArchive takes in the files of an archive of a kind "zip", "tar" or "tgz". If under is not empty, these are the
+// files below the folder under, which keep their paths in it; other entries are not looked at.
+func (a *Area) PutArchive(f *os.File, kind, under string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	u := &unpacker{into: a, archive: path.Base(f.Name()), packed: info.Size(), under: under}
+	return u.unpack(f, kind)
+}
+
+func (u *unpacker) unpack(f interface {
+	io.Reader
+	io.ReaderAt
+}, kind string) (err error) {
+	switch kind {
 	case "zip":
-		err = u.zip(f, info.Size())
+		err = u.zip(f, u.packed)
 	case "tar":
 		err = u.tar(bufio.NewReader(f))
 	default:
@@ -65,7 +84,7 @@ func (a *Area) unpackInto(into *Area, name string) error {
 		}
 	}
 	if own := (*rest.Error)(nil); err != nil && !errors.As(err, &own) {
-		err = invalid("%s cannot be unpacked: %v", name, err)
+		err = invalid("%s cannot be unpacked: %v", u.archive, err)
 	}
 	return err
 }
@@ -74,6 +93,7 @@ type unpacker struct {
 	into     *Area
 	archive  string
 	packed   int64 // bytes of the archive
+	under    string
 	unpacked int64
 	entries  int
 }
@@ -145,6 +165,12 @@ func (u *unpacker) tar(r io.Reader) error {
 func (u *unpacker) entry(name string, mode fs.FileMode, open func() (io.ReadCloser, error)) error {
 	if u.entries++; u.entries > 4*u.into.limits.Files {
 		return tooLarge("%s has more than %d entries", u.archive, 4*u.into.limits.Files)
+	}
+	if u.under != "" {
+		below, ok := strings.CutPrefix(strings.TrimPrefix(name, "./"), u.under+"/")
+		if name = below; !ok || below == "" {
+			return nil
+		}
 	}
 	clean, err := CleanPath(name)
 	if err != nil {
