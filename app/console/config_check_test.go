@@ -84,7 +84,7 @@ func TestBackendsCheckParameters(t *testing.T) {
 		t.Errorf("good ones: %+v", f)
 	}
 	if f := check(one("threads", "x")); len(f) != 1 || f[0].Severity != api.SeverityError || f[0].Line != 4 ||
-		f[0].Message != `parameter "threads" is wrong; want 1` {
+		f[0].Text() != `parameter "threads" is wrong; want 1` {
 		t.Errorf("a bad value: %+v", f)
 	}
 	f := check(one("thread", "1"))
@@ -184,7 +184,7 @@ func TestCheckRefusesWhatALoadWould(t *testing.T) {
 				}
 				return
 			}
-			if len(errs) != 1 || errs[0].Message != tc.want || errs[0].Line != tc.line || errs[0].Col != tc.col {
+			if len(errs) != 1 || errs[0].Text() != tc.want || errs[0].Line != tc.line || errs[0].Col != tc.col {
 				t.Errorf("errors %+v, want %q at %d:%d", errs, tc.want, tc.line, tc.col)
 			}
 		})

@@ -8,24 +8,161 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"nereid/engine/modelconfig"
 )
 
-// TestErrorsHaveAChineseText finds errors of the interface that the page's catalogue lacks, and translations of texts
-// that are gone. Formats of arguments alone pass an error of the engine on, which stays English.
-func TestErrorsHaveAChineseText(t *testing.T) {
+// texts are the texts of the server by kind, as in the page's catalogue of translations.
+type texts map[string]map[string]string
+
+func catalogue(t *testing.T) texts {
 	b, err := os.ReadFile("../../frontend/src/lib/i18n/server.zh.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var catalogue map[string]string
-	if err := json.Unmarshal(b, &catalogue); err != nil {
+	var c texts
+	if err := json.Unmarshal(b, &c); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestErrorsHaveAChineseText finds errors of the interface that the page's catalogue lacks, and translations of texts
+// that are gone. Formats of arguments alone pass an error of the engine on, which stays English.
+func TestErrorsHaveAChineseText(t *testing.T) {
+	errors := catalogue(t)["errors"]
 	used := map[string]bool{}
-	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+	inspect(t, ".", func(path string, n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) < 2 {
+			return
+		}
+		name, inRest := called(call), filepath.Base(filepath.Dir(path)) == "rest"
+		if name != "rest.Errorf" && (name != "Errorf" || !inRest) {
+			return
+		}
+		format, ok := constant(call.Args[1])
+		if !ok || strings.Trim(format, "%vsdq: ") == "" {
+			return
+		}
+		used[format] = true
+		if errors[format] == "" {
+			t.Errorf("%s: the errors of server.zh.json lack %q", path, format)
+		}
+	})
+	for format := range errors {
+		if !used[format] {
+			t.Errorf("server.zh.json translates %q, which no error has", format)
+		}
+	}
+}
+
+// TestFaultsHaveAChineseText finds faults and advice of package modelconfig that the catalogue lacks. Advice that is
+// not one constant is found only if it has a constant format.
+func TestFaultsHaveAChineseText(t *testing.T) {
+	faults := catalogue(t)["faults"]
+	var all []string // constants of the package
+	inspect(t, "../../engine/modelconfig", func(path string, n ast.Node) {
+		if e, ok := n.(ast.Expr); ok {
+			if s, ok := constant(e); ok {
+				all = append(all, s)
+			}
+		}
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		var said []ast.Expr
+		switch name := called(call); {
+		case (name == "c.err" || name == "c.warn") && len(call.Args) > 2:
+			said = call.Args[1:3]
+		case (name == "p.fault" || name == "p.wrong") && len(call.Args) > 3:
+			said = call.Args[2:4]
+		}
+		for _, e := range said {
+			if f, ok := e.(*ast.CallExpr); ok && called(f) == "fmt.Sprintf" {
+				e = f.Args[0]
+			}
+			if s, ok := constant(e); ok && s != "" && s != "%s" && faults[s] == "" {
+				t.Errorf("%s: the faults of server.zh.json lack %q", path, s)
+			}
+		}
+	})
+	sources := strings.Join(all, "\n")
+	for format := range faults {
+		for _, part := range verb.Split(format, -1) {
+			if !strings.Contains(sources, part) {
+				t.Errorf("server.zh.json translates %q, which no fault has", format)
+			}
+		}
+	}
+}
+
+// TestHelpHasAChineseText finds help of the configuration editor that the catalogue lacks, and translations of help
+// that is gone. Defaults of one word, such as false, are the same in all languages or have a translation.
+func TestHelpHasAChineseText(t *testing.T) {
+	help := catalogue(t)["help"]
+	there := map[string]bool{}
+	for _, f := range modelconfig.Describe() {
+		said := []string{f.Doc, f.Default, f.Support}
+		for _, v := range f.Values {
+			said = append(said, v.Doc)
+		}
+		for _, s := range said {
+			there[s] = true
+			if strings.Contains(s, " ") && help[s] == "" {
+				t.Errorf("the help of server.zh.json lacks %q, of %s", s, f.Path)
+			}
+		}
+	}
+	for s := range help {
+		if !there[s] {
+			t.Errorf("server.zh.json translates %q, which no help has", s)
+		}
+	}
+}
+
+// TestEventsHaveAChineseText finds constant texts of events that the catalogue lacks.
+func TestEventsHaveAChineseText(t *testing.T) {
+	events := catalogue(t)["events"]
+	found := 0
+	inspect(t, "..", func(path string, n ast.Node) {
+		lit, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		if s, ok := lit.Type.(*ast.SelectorExpr); !ok || s.Sel.Name != "Event" || named(s.X) != "history" {
+			return
+		}
+		for _, e := range lit.Elts {
+			kv, ok := e.(*ast.KeyValueExpr)
+			if !ok || named(kv.Key) != "Text" {
+				continue
+			}
+			format := concatenated(kv.Value)
+			if verb.ReplaceAllString(format, "") == "" || format == "nereid %s" {
+				continue
+			}
+			found++
+			if events[format] == "" {
+				t.Errorf("%s: the events of server.zh.json lack %q", path, format)
+			}
+		}
+	})
+	if found == 0 {
+		t.Error("no text of an event was found")
+	}
+}
+
+var verb = regexp.MustCompile(`%[a-z]`)
+
+// inspect calls f for each node of the Go files below a folder, without tests.
+func inspect(t *testing.T, root string, f func(path string, n ast.Node)) {
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -34,14 +171,7 @@ func TestErrorsHaveAChineseText(t *testing.T) {
 			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			format, ok := errorFormat(n)
-			if !ok || strings.Trim(format, "%vsdq: ") == "" {
-				return true
-			}
-			used[format] = true
-			if catalogue[format] == "" {
-				t.Errorf("%s: frontend/src/lib/i18n/server.zh.json lacks %q", path, format)
-			}
+			f(path, n)
 			return true
 		})
 		return nil
@@ -49,32 +179,22 @@ func TestErrorsHaveAChineseText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for format := range catalogue {
-		if !used[format] {
-			t.Errorf("server.zh.json translates %q, which no error has", format)
-		}
-	}
 }
 
-// errorFormat returns the format of a call of rest.Errorf with a constant one.
-func errorFormat(n ast.Node) (string, bool) {
-	call, ok := n.(*ast.CallExpr)
-	if !ok || len(call.Args) < 2 {
-		return "", false
+// named returns an identifier's name, "" for another expression.
+func named(e ast.Expr) string {
+	if id, ok := e.(*ast.Ident); ok {
+		return id.Name
 	}
-	switch f := call.Fun.(type) {
-	case *ast.SelectorExpr:
-		if of, ok := f.X.(*ast.Ident); !ok || of.Name != "rest" || f.Sel.Name != "Errorf" {
-			return "", false
-		}
-	case *ast.Ident: // in package rest
-		if f.Name != "Errorf" {
-			return "", false
-		}
-	default:
-		return "", false
+	return ""
+}
+
+// called returns the function of a call as in the source: f, or x.f.
+func called(call *ast.CallExpr) string {
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+		return named(s.X) + "." + s.Sel.Name
 	}
-	return constant(call.Args[1])
+	return named(call.Fun)
 }
 
 // constant returns the value of string literals that are added up.
@@ -89,4 +209,15 @@ func constant(e ast.Expr) (string, bool) {
 		return x + y, okX && okY
 	}
 	return "", false
+}
+
+// concatenated returns the format of added strings, with %s for what is not constant.
+func concatenated(e ast.Expr) string {
+	if s, ok := constant(e); ok {
+		return s
+	}
+	if sum, ok := e.(*ast.BinaryExpr); ok {
+		return concatenated(sum.X) + concatenated(sum.Y)
+	}
+	return "%s"
 }

@@ -276,10 +276,6 @@ func (p *parser) field(d protoreflect.MessageDescriptor, path string, read field
 
 // unknown adds a fault about a field that the message does not have.
 func (p *parser) unknown(name token, d protoreflect.MessageDescriptor, path string) {
-	what := "the model configuration has"
-	if path != "" {
-		what = indexless(path) + " has"
-	}
 	root := (*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor()
 	fix := ""
 	if s := suggestField(name.text, d); s != "" {
@@ -289,7 +285,11 @@ func (p *parser) unknown(name token, d protoreflect.MessageDescriptor, path stri
 	} else if path != "" && root.Fields().ByName(protoreflect.Name(name.text)) != nil {
 		fix = "it belongs to the top level; is a '}' missing above?"
 	}
-	p.fault(name.pos, joinPath(path, name.text), fix, "%s no field named %q", what, clip(name.text))
+	if path == "" {
+		p.fault(name.pos, name.text, fix, "the model configuration has no field named %q", clip(name.text))
+		return
+	}
+	p.fault(name.pos, joinPath(path, name.text), fix, "%s has no field named %q", indexless(path), clip(name.text))
 }
 
 // indexless drops the indices of a path: "input[0].dims[1]" is "input.dims".

@@ -319,6 +319,15 @@ await report.step("the page in 简体中文", async () => {
   await page.locator("aside select").selectOption("zh");
   await page.getByRole("heading", { name: "模型", level: 1 }).waitFor();
   await shot(page, "30-chinese");
+  await page.goto(at(digits, "config"));
+  await page.locator(".cm-content").waitFor();
+  const before = await editorText(page);
+  await setEditor(page, before + "\nmax_batch_sise: 4\n");
+  await page.getByText('模型配置没有名为 "max_batch_sise" 的字段').first().waitFor();
+  await page.getByRole("button", { name: "改为 max_batch_size" }).waitFor();
+  await shot(page, "30-chinese-fault");
+  await setEditor(page, before);
+  await page.getByText("未发现问题").waitFor();
 });
 
 await report.step("clean up", async () => {

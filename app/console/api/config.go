@@ -8,11 +8,20 @@ type Fault struct {
 	EndLine  int      `json:"endLine"`
 	EndCol   int      `json:"endCol"`
 	Severity Severity `json:"severity"`
-	// Message is what is wrong and how to correct it.
+	// Message is what is wrong, and Advice how to correct it; Advice may be empty.
 	Message string `json:"message"`
+	Advice  string `json:"advice"`
 	// Field is the path in the configuration, such as "input[0].dims"; may be empty.
 	Field string    `json:"field"`
 	Fixes List[Fix] `json:"fixes"`
+}
+
+// Text returns what is wrong and how to correct it.
+func (f *Fault) Text() string {
+	if f.Advice == "" {
+		return f.Message
+	}
+	return f.Message + "; " + f.Advice
 }
 
 // Fix is a change of the text that corrects a fault.

@@ -15,12 +15,9 @@ func APIFaults(faults modelconfig.Faults, text, name string) (out []api.Fault) {
 	lines := strings.Split(text, "\n")
 	for _, f := range faults {
 		a := api.Fault{Line: f.Line, Col: f.Col, EndLine: f.Line, EndCol: f.Col, Severity: api.SeverityError,
-			Message: f.Message, Field: f.Path}
+			Message: f.Message, Advice: f.Fix, Field: f.Path}
 		if f.Severity == modelconfig.SeverityWarning {
 			a.Severity = api.SeverityWarning
-		}
-		if f.Fix != "" {
-			a.Message += "; " + f.Fix
 		}
 		if f.Line > 0 && f.Line <= len(lines) {
 			word := wordAt(lines[f.Line-1], f.Col)

@@ -59,7 +59,7 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 	}
 	for _, f := range v.Faults {
 		if f.Severity == api.SeverityError {
-			return &rest.Error{Code: api.CodeConflict, Text: "the configuration has faults: " + f.Message,
+			return &rest.Error{Code: api.CodeConflict, Text: "the configuration has faults: " + f.Text(),
 				Faults: v.Faults}
 		}
 	}

@@ -9,7 +9,7 @@ import Status from "./Status.svelte";
 afterEach(cleanup);
 
 describe("FaultList", () => {
-  const fault: Fault = { line: 3, col: 7, endLine: 3, endCol: 9, severity: "error", message: "unknown field", field: "x", fixes: [{ label: "use y", edits: [] }] };
+  const fault: Fault = { line: 3, col: 7, endLine: 3, endCol: 9, severity: "error", message: "unknown field", advice: "", field: "x", fixes: [{ label: "use y", edits: [] }] };
   it("shows place, text and fix, and reports what was clicked", async () => {
     const onreveal = vi.fn();
     const onfix = vi.fn();

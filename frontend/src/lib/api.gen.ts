@@ -300,8 +300,9 @@ export interface Fault {
   endLine: number;
   endCol: number;
   severity: Severity;
-  /** Message is what is wrong and how to correct it. */
+  /** Message is what is wrong, and Advice how to correct it; Advice may be empty. */
   message: string;
+  advice: string;
   /** Field is the path in the configuration, such as "input[0].dims"; may be empty. */
   field: string;
   fixes: Fix[];

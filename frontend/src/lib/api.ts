@@ -46,10 +46,10 @@ function isApiError(v: unknown): v is api.Error {
   return typeof v === "object" && v !== null && "error" in v && typeof v.error === "string";
 }
 
-/** A text of the server in the page's language. English pages do not load the catalogue. */
+/** An error of the server in the page's language. */
 async function translated(text: string): Promise<string> {
-  if (i18n.language !== "zh") return text;
-  return import("./i18n/server").then((m) => m.chinese(text), () => text);
+  await i18n.load();
+  return i18n.server("errors", text);
 }
 
 /** Turns a failed response into an ApiError. */

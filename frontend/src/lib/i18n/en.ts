@@ -399,6 +399,8 @@ export const en = {
   "editor.label": "config.pbtxt of {name}",
   "editor.failed": "The editor could not be loaded: {reason}",
   "editor.unchecked": "Not checked: {reason}",
+  "help.default": "Default: {value}",
+  "help.oneof": "One of the group {group}: only one of them may be set.",
   "fault.none": "No faults found",
   "fault.unknown": "Not checked yet",
   "fault.list": "Faults",

@@ -1,6 +1,7 @@
 // The texts of the page by key, in the chosen language. A key that is missing in English does not compile.
 import { read, write } from "../prefs.svelte";
 import { en } from "./en";
+import type { ServerText } from "./server";
 import { zh } from "./zh";
 
 export type Key = keyof typeof en;
@@ -20,11 +21,27 @@ function first(): Language {
 
 class I18n {
   language = $state<Language>(first());
+  #server = $state.raw<typeof import("./server") | null>(null);
+
+  constructor() {
+    void this.load();
+  }
 
   set(l: Language): void {
     this.language = l;
     write("nereid.language", l);
     document.documentElement.lang = l === "zh" ? "zh-CN" : "en";
+    void this.load();
+  }
+
+  /** Loads the catalogue of the server's texts. English pages do not need one. */
+  async load(): Promise<void> {
+    if (this.language === "zh") this.#server ??= await import("./server").catch(() => null);
+  }
+
+  /** A text of the server in the page's language. It stays English until the catalogue is loaded, or if it has none. */
+  server(kind: ServerText, text: string): string {
+    return this.language === "zh" && this.#server ? this.#server.chinese(kind, text) : text;
   }
 }
 

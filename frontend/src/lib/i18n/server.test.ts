@@ -1,21 +1,31 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { toApiError } from "../api";
+import type { Fault } from "../api.gen";
+import { faultText } from "../pbtxt/edits";
 import { i18n } from "./index.svelte";
-import { chinese } from "./server";
+import { chinese, type ServerText } from "./server";
 import catalogue from "./server.zh.json";
 
 describe("texts of the server in Chinese", () => {
   afterEach(() => i18n.set("en"));
-  it.each([
-    ['model "a b" is not ready; load it first', '模型 "a b" 未就绪;请先加载'],
-    ['version "3" of model "m" is not ready', '模型 "m" 的版本 "3" 未就绪'],
-    ["limit=\"x\" must be from 1 to 1000", 'limit="x" 必须在 1 到 1000 之间'],
-    ["what the engine says (1.5)", "what the engine says (1.5)"],
-  ])("%s", (text, want) => expect(chinese(text)).toBe(want));
+  it.each<[ServerText, string, string]>([
+    ["errors", 'model "a b" is not ready; load it first', '模型 "a b" 未就绪；请先加载'],
+    ["errors", 'version "3" of model "m" is not ready', '模型 "m" 的版本 "3" 未就绪'],
+    ["errors", 'limit="x" must be from 1 to 1000', 'limit="x" 必须在 1 到 1000 之间'],
+    ["errors", "what the engine says (1.5)", "what the engine says (1.5)"],
+    ["errors", "the file has no header", "the file has no header"],
+    ["faults", 'input "x" has no dims', 'input "x" 没有 dims'],
+    ["faults", "did you mean \"dims\"?", '您是指 "dims" 吗？'],
+    ["help", "Data type of the elements.", "元素的数据类型。"],
+    ["help", "constructor", "constructor"],
+    ["events", "the process of m_0 ended: signal 9; it is not started again", "m_0 的进程已结束：signal 9；不再重新启动"],
+  ])("%s: %s", (kind, text, want) => expect(chinese(kind, text)).toBe(want));
   it("has each argument of a format in its translation", () => {
-    for (const [format, text] of Object.entries(catalogue)) {
-      const places = [...text.matchAll(/\{(\d)\}/g)].map((m) => Number(m[1])).sort();
-      expect(places, format).toEqual((format.match(/%[a-z]/g) ?? []).map((_, i) => i + 1));
+    for (const texts of Object.values(catalogue)) {
+      for (const [format, text] of Object.entries(texts)) {
+        const places = [...text.matchAll(/\{(\d)\}/g)].map((m) => Number(m[1])).sort();
+        expect(places, format).toEqual((format.match(/%[a-z]/g) ?? []).map((_, i) => i + 1));
+      }
     }
   });
   it("is shown for errors of the interface if the page is Chinese", async () => {
@@ -23,5 +33,13 @@ describe("texts of the server in Chinese", () => {
     expect((await toApiError(reply())).message).toBe("the server is stopping");
     i18n.set("zh");
     expect((await toApiError(reply())).message).toBe("服务器正在停止");
+  });
+  it("is shown for faults if the page is Chinese", async () => {
+    const fault: Fault = { line: 1, col: 1, endLine: 1, endCol: 2, severity: "error", message: "the ensemble has no step", advice: "add step [ { model_name: … } ]", field: "", fixes: [] };
+    expect(faultText(fault)).toBe("the ensemble has no step; add step [ { model_name: … } ]");
+    expect(faultText({ ...fault, advice: "" })).toBe("the ensemble has no step");
+    i18n.set("zh");
+    await i18n.load();
+    expect(faultText(fault)).toBe("集成模型没有步骤；添加 step [ { model_name: … } ]");
   });
 });

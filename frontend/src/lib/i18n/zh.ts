@@ -401,6 +401,8 @@ export const zh: Record<keyof typeof en, string> = {
   "editor.label": "{name} 的 config.pbtxt",
   "editor.failed": "编辑器加载失败：{reason}",
   "editor.unchecked": "未检查：{reason}",
+  "help.default": "默认：{value}",
+  "help.oneof": "属于组 {group}：其中只能设置一个。",
   "fault.none": "未发现问题",
   "fault.unknown": "尚未检查",
   "fault.list": "问题",

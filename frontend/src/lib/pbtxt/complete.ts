@@ -1,5 +1,6 @@
 // Completion and help for a position in the configuration.
 import type { ConfigField } from "../api.gen";
+import { i18n, t } from "../i18n/index.svelte";
 import { placeAt, type Schema } from "./path";
 
 /** One completion. */
@@ -27,10 +28,11 @@ export function typeText(f: ConfigField): string {
 
 /** The help text of a field. */
 export function fieldDoc(f: ConfigField): string {
-  const parts = [f.doc];
-  if (f.default) parts.push(`Default: ${f.default}`);
-  if (f.oneof) parts.push(`One of the group ${f.oneof}: only one of them may be set.`);
-  if (f.support) parts.push(f.support);
+  const said = (text: string) => i18n.server("help", text);
+  const parts = [said(f.doc)];
+  if (f.default) parts.push(t("help.default", { value: said(f.default) }));
+  if (f.oneof) parts.push(t("help.oneof", { group: f.oneof }));
+  if (f.support) parts.push(said(f.support));
   return parts.filter((p) => p !== "").join("\n\n");
 }
 
@@ -45,7 +47,7 @@ export function choices(schema: Schema, text: string): Choice[] {
   const f = schema.field(at.path, at.field);
   if (f?.type === "bool") return ["true", "false"].map((v) => ({ label: v, insert: v, detail: "bool", doc: "", kind: "value" as const }));
   const values = f?.kind === "enum" ? (schema.enums.get(f.type)?.values ?? []) : [];
-  return values.map((v) => ({ label: v.name, insert: v.name, detail: String(v.number), doc: v.doc, kind: "value" as const }));
+  return values.map((v) => ({ label: v.name, insert: v.name, detail: String(v.number), doc: i18n.server("help", v.doc), kind: "value" as const }));
 }
 
 /** The help for a word. */
@@ -64,5 +66,5 @@ export function help(schema: Schema, text: string, from: number, to: number): He
   }
   const f = schema.field(at.path, at.field);
   const v = f?.kind === "enum" ? schema.enums.get(f.type)?.values.find((x) => x.name === word) : undefined;
-  return f && v ? { title: `${f.type} ${v.name} = ${v.number}`, doc: v.doc || fieldDoc(f) } : null;
+  return f && v ? { title: `${f.type} ${v.name} = ${v.number}`, doc: i18n.server("help", v.doc) || fieldDoc(f) } : null;
 }

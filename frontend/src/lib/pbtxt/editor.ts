@@ -9,7 +9,8 @@ import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutt
 import { tags } from "@lezer/highlight";
 import type { Fault } from "../api.gen";
 import { choices, help, type Choice } from "./complete";
-import { changes, faultRange } from "./edits";
+import { i18n } from "../i18n/index.svelte";
+import { changes, faultRange, faultText } from "./edits";
 import { pbtxtMode } from "./mode";
 import type { Schema } from "./path";
 
@@ -116,9 +117,9 @@ function diagnostics(text: string, faults: readonly Fault[]): Diagnostic[] {
   return faults.map((f) => ({
     ...faultRange(text, f),
     severity: f.severity,
-    message: f.message,
+    message: faultText(f),
     actions: f.fixes.map((fix) => ({
-      name: fix.label,
+      name: i18n.server("fixes", fix.label),
       apply: (view: EditorView) => view.dispatch({ changes: changes(view.state.doc.toString(), fix.edits) }),
     })),
   }));

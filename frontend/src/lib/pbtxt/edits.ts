@@ -1,5 +1,11 @@
 // Converts positions from the server (lines and columns from 1, columns in code points) to offsets, and applies fixes.
 import type { Edit, Fault } from "../api.gen";
+import { i18n } from "../i18n/index.svelte";
+
+/** What is wrong and how to correct it, in the page's language. */
+export function faultText(f: Fault): string {
+  return [f.message, f.advice].filter((s) => s !== "").map((s) => i18n.server("faults", s)).join(i18n.language === "zh" ? "；" : "; ");
+}
 
 /** The offset of a line and column. A column beyond the line becomes its end, a line beyond the text the end of the text. */
 export function offset(text: string, line: number, col: number): number {

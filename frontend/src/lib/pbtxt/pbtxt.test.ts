@@ -86,7 +86,7 @@ describe("places of faults", () => {
   const text = 'a\nname: "é😀x"\nlast';
   it.each([[1, 1, 0], [2, 1, 2], [2, 10, 12], [2, 99, 14], [3, 2, 16], [9, 1, 19], [0, 0, 0]])("line %s col %s", (l, c, want) => expect(offset(text, l, c)).toBe(want));
 
-  const fault = (line: number, col: number, endLine: number, endCol: number): Fault => ({ line, col, endLine, endCol, severity: "error", message: "", field: "", fixes: [] });
+  const fault = (line: number, col: number, endLine: number, endCol: number): Fault => ({ line, col, endLine, endCol, severity: "error", message: "", advice: "", field: "", fixes: [] });
   it("marks what was found, a word where no end is given, the first line without a place", () => {
     expect(faultRange(text, fault(2, 1, 2, 5))).toEqual({ from: 2, to: 6 });
     expect(faultRange(text, fault(3, 1, 0, 0))).toEqual({ from: 15, to: 19 });
