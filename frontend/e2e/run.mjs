@@ -23,6 +23,7 @@ import { first, firstSteps } from "./first.mjs";
 import { hardening } from "./hardening.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
+import { needs } from "./needs.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
 import { tabs } from "./tabs.mjs";
@@ -277,12 +278,22 @@ await report.step("command palette by keyboard", async () => {
   await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
 });
 
+await report.step("? shows the keys", async () => {
+  await page.keyboard.press("?");
+  await dialog.getByRole("heading", { name: "Keys" }).waitFor();
+  await shot(page, "48-keys");
+  await axe(page, report, "the keys");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+});
+
 await comparing({ base, page, report });
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await first({ base, page, report, id });
 if (process.argv[3]) await firstSteps({ empty: process.argv[3].replace(/\/$/, ""), report });
 await configuring({ base, page, report, model: digits });
 await failing({ base, page, report, model: "digits" }); // the tuner may have changed the other one's batch size
+await needs({ base, page, report });
 await tuning({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });

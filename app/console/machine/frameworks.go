@@ -118,9 +118,10 @@ func (h *Frameworks) waiting(f python.Framework) (names []string) {
 		if m.Config.GetBackend() != f.Name || catalog.Running(m) != nil {
 			continue
 		}
-		if m.Err != nil || slices.ContainsFunc(m.Versions, func(v lifecycle.VersionStatus) bool {
-			return v.Reason != "" && v.Reason != "unloaded"
-		}) {
+		if m.Err != nil && f.MayCure(m.Err.Error()) ||
+			slices.ContainsFunc(m.Versions, func(v lifecycle.VersionStatus) bool {
+				return v.Reason != "" && v.Reason != "unloaded" && f.MayCure(v.Reason)
+			}) {
 			names = append(names, m.Name)
 		}
 	}
@@ -146,7 +147,7 @@ func (h *Frameworks) Install(r *http.Request, req *api.InstallFramework) (out ap
 	}
 	if !req.Consent {
 		return out, rest.Errorf(api.CodeConsent,
-			"%s takes about %s on the disk and comes from the package index; repeat with consent",
+			"%s needs room on the disk (about %s) and comes from the package index; repeat with consent",
 			f.Title, f.Size)
 	}
 	if h.Installer.Installed(f) {

@@ -35,7 +35,7 @@ type environment struct {
 //   - one built from requirements.txt in its version's folder or in its own folder
 //   - the environment of its backend's framework, if that is installed
 //   - one built from the server's requirements
-//   - the machine's Python
+//   - the machine's Python, or the environment with numpy (see NumPy) if that is installed and the machine's has none
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
@@ -82,6 +82,10 @@ func (e *environments) choose(ctx context.Context, s backend.Spec, platform stri
 		return e.built(ctx, s.ModelName, e.requirements, log, use)
 	}
 	path, err := e.machine(s.ModelName)
+	if f, ok := FindFramework(NumPy); err == nil && ok && f.Installed(parent) && !e.hasNumPy(ctx, path) {
+		use.Kind, use.Folder = FromFramework, f.Environment(parent)
+		return inFolder(ctx, s.ModelName, use.Folder, use.Folder)
+	}
 	return environment{python: path}, err
 }
 

@@ -4,7 +4,11 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -273,6 +277,91 @@ func TestMissingPythonIsReported(t *testing.T) {
 		"m/1/model.py": code("y = x", "")})
 	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "cannot import numpy") {
 		t.Errorf("D11 no numpy: %+v", s.Versions)
+	}
+	if s, _ := r.Model("m"); !strings.Contains(s.Versions[0].Reason,
+		"NumPy is not installed, which model 'm' needs: run 'nereid install python' (100 MB)") {
+		t.Errorf("no offer to install numpy: %+v", s.Versions)
+	}
+}
+
+// The environment with numpy is used where the machine's Python has none, and only there.
+func TestManagedEnvironmentWithNumPy(t *testing.T) {
+	python3, err := filepath.Abs(interpreter(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := func(path, options string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte("#!/bin/sh\n"+options+" \"$@\"\n"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name, machine string
+		managed       float32
+	}{
+		{"the machine has none", "exec " + python3 + " -S", 1},
+		{"the machine has one", "exec " + python3, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			folder, machine := t.TempDir(), filepath.Join(t.TempDir(), "python3")
+			script(machine, tt.machine)
+			f, _ := python.FindFramework(python.NumPy)
+			env := f.Environment(folder)
+			script(filepath.Join(env, "bin", "python3"), "exec "+python3)
+			for name, text := range map[string]string{
+				"requirements.txt": f.Requirements, ".complete": "", "pyvenv.cfg": "",
+			} {
+				if err := os.WriteFile(filepath.Join(env, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			options := python.Options{Folder: folder, Settings: map[string]string{"python": machine}}
+			r := serveIn(t, options, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code(
+				"import os; y = np.array([float(os.environ.get('VIRTUAL_ENV', '').endswith('framework-python'))], "+
+					"np.float32)", "")}, func(*engine.Options) {})
+			a := r.one(request("m", map[string][]float32{"IN": {0}}))
+			if a.err != nil || a.floats("OUT")[0] != tt.managed {
+				t.Errorf("in the managed environment: %v %v, want %v", a.floats("OUT"), a.err, tt.managed)
+			}
+		})
+	}
+}
+
+// The build without CUDA is installed from its index.
+func TestInstallFrameworkWithoutCUDA(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	fakeNumpy(t)
+	files := t.TempDir()
+	for build, version := range map[string]string{"large": "1.0", "cpu": "1.0+cpu"} {
+		folder := filepath.Join(files, build, "nereid-toy")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		wheel(t, folder, "nereid_toy", version)
+	}
+	index := httptest.NewServer(http.FileServer(http.Dir(files)))
+	t.Cleanup(index.Close)
+	for _, name := range []string{"PIP_INDEX_URL", "UV_INDEX_URL"} {
+		t.Setenv(name, index.URL+"/large/")
+	}
+	t.Setenv("PIP_FIND_LINKS", "")
+	f := python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy", Requirements: "nereid_toy==1.0\n",
+		CPU: python.CPUBuild{Page: index.URL + "/cpu/nereid-toy/", File: "nereid_toy-1.0",
+			Requirement: "nereid_toy==1.0+cpu", Index: index.URL + "/cpu/"}}
+	folder := t.TempDir()
+	if err := python.InstallFramework(t.Context(), folder, interpreter(t), f, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.ReadFile(filepath.Join(f.Environment(folder), "requirements.lock"))
+	if got := strings.ReplaceAll(string(lock), "-", "_"); err != nil || !strings.Contains(got, "nereid_toy==1.0+cpu") {
+		t.Errorf("installed %q, %v; want 1.0+cpu", lock, err)
+	}
+	if !f.Installed(folder) {
+		t.Error("it does not count as installed")
 	}
 }
 

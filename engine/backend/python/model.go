@@ -63,7 +63,7 @@ func (m *model) stamp() string {
 // spawn starts a process for an instance.
 func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *caller,
 	extra []string) (*worker.Worker, error) {
-	return m.b.o.Launcher.Start(ctx, worker.Spec{
+	w, err := m.b.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
 		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits,
 		Affinity: keep,
@@ -71,6 +71,10 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
 		Caller: c, Log: m.log.With("instance", name),
 	})
+	if err != nil {
+		return nil, m.missing(err)
+	}
+	return w, nil
 }
 
 // NewInstance initializes the model in a new process, or in the process that completed its configuration.

@@ -4,9 +4,26 @@ import type { Fault } from "../lib/api.gen";
 import DiffView from "./DiffView.svelte";
 import EventTable from "./EventTable.svelte";
 import FaultList from "./FaultList.svelte";
+import Keys from "./Keys.svelte";
 import Status from "./Status.svelte";
 
 afterEach(cleanup);
+
+describe("Keys", () => {
+  HTMLDialogElement.prototype.showModal = function () { this.open = true; };
+  HTMLDialogElement.prototype.close = function () { this.open = false; };
+  it("are shown after ?, and not while something is typed", async () => {
+    render(Keys);
+    const input = document.body.appendChild(document.createElement("input"));
+    await fireEvent.keyDown(input, { key: "?" });
+    expect(screen.queryByText("Keys")).toBeNull();
+    input.remove();
+    await fireEvent.keyDown(document.body, { key: "?" });
+    expect(screen.getByText("Keys")).toBeTruthy();
+    await fireEvent.click(screen.getByRole("button", { name: "Close" }));
+    expect(screen.queryByText("Keys")).toBeNull();
+  });
+});
 
 describe("FaultList", () => {
   const fault: Fault = { line: 3, col: 7, endLine: 3, endCol: 9, severity: "error", message: "unknown field", advice: "", field: "x", fixes: [{ label: "use y", edits: [] }] };

@@ -1,6 +1,6 @@
 // The packages that backends need, their state, and the dialog that asks before an installation.
 import { client, errorText } from "./api";
-import type { Framework } from "./api.gen";
+import type { Framework, Model, Version } from "./api.gen";
 import { t } from "./i18n/index.svelte";
 import { toasts } from "./toast.svelte";
 
@@ -24,6 +24,14 @@ class FrameworkList {
   of(backend: string): Framework | undefined {
     if (this.all === null && this.error === null) void this.refresh();
     return this.all?.find((f) => f.name === backend);
+  }
+
+  /** The framework that a model lacks. Most models of the Python backend fail for other reasons than numpy. */
+  lackedBy(m: Pick<Model, "state" | "backend" | "reason"> & { versions: Pick<Version, "reason">[] }): Framework | undefined {
+    const f = m.state === "READY" ? undefined : this.of(m.backend);
+    if (!f || f.state === "installed") return undefined;
+    const said = [m.reason, ...m.versions.map((v) => v.reason)].some((r) => r.includes(`${f.title} is not installed`));
+    return f.name !== "python" || said ? f : undefined;
   }
 
   /** The framework in the dialog. */

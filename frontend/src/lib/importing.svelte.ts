@@ -20,6 +20,8 @@ class Importing {
   waiting = $state.raw<Job[]>([]);
   /** The place of the import among those that were dropped, from 1, and their number. */
   place = $state({ at: 0, of: 0 });
+  /** The code that the user trusted in the last attempt to load; a failed load does not ask again. */
+  trusted = "";
   private abort = new AbortController();
 
   /** Opens the dialog for the first job; the others follow when it closes. */
@@ -47,6 +49,7 @@ class Importing {
     this.source = source;
     this.imp = null;
     this.error = "";
+    this.trusted = "";
     this.sentBytes = this.totalBytes = 0;
     this.phase = "upload";
     try {

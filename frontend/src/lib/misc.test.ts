@@ -147,6 +147,11 @@ describe("palette", () => {
     expect(search(all, "zzz")).toEqual([]);
     expect(search(all, " ")).toHaveLength(3);
   });
+  it("finds words in any order", () => {
+    expect(search(all, "digits load").map((c) => c.label)).toEqual(["Load digits"]);
+    expect(search(all, "digits  lo").map((c) => c.label)).toEqual(["Load digits"]);
+    expect(search(all, "digits unload")).toEqual([]);
+  });
 });
 
 it("draws lonely values as points", () => expect(isolated([1, null, 2, 3, null, undefined, 4])).toEqual([0, 6]));
