@@ -26,12 +26,11 @@ class FrameworkList {
     return this.all?.find((f) => f.name === backend);
   }
 
-  /** The framework that a model lacks. Most models of the Python backend fail for other reasons than numpy. */
+  /** The framework that a model lacks, by the reason why it does not serve. One that is only unloaded may find it elsewhere on the machine. */
   lackedBy(m: Pick<Model, "state" | "backend" | "reason"> & { versions: Pick<Version, "reason">[] }): Framework | undefined {
     const f = m.state === "READY" ? undefined : this.of(m.backend);
     if (!f || f.state === "installed") return undefined;
-    const said = [m.reason, ...m.versions.map((v) => v.reason)].some((r) => r.includes(`${f.title} is not installed`));
-    return f.name !== "python" || said ? f : undefined;
+    return [m.reason, ...m.versions.map((v) => v.reason)].some((r) => r.includes(`${f.title} is not installed`)) ? f : undefined;
   }
 
   /** The framework in the dialog. */
