@@ -26,6 +26,7 @@ import (
 	"nereid/app/logging"
 	"nereid/app/options"
 	"nereid/app/requestlog"
+	"nereid/app/service"
 	"nereid/engine"
 	"nereid/engine/cache"
 	"nereid/engine/device"
@@ -37,7 +38,8 @@ import (
 // server is the parts of a running server, in the order in which they are made.
 type server struct {
 	c          *options.Config
-	shell      *shell // nil: no window
+	shell      *shell            // nil: no window
+	manager    *service.Notifier // nil: no service manager started the program
 	log        *slog.Logger
 	logControl *logging.Control
 	warnings   []api.Warning // of the start, for the page
@@ -97,6 +99,12 @@ func serve(ctx context.Context, c *options.Config, stderr io.Writer, around *she
 	}
 	defer closeLog() //nolint:errcheck // there is nowhere to report it
 	s := &server{c: c, shell: around, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
+	s.manager = service.FromEnvironment(os.LookupEnv, os.Getpid())
+	reload := make(chan os.Signal, 1)
+	if c.HasFile() { // otherwise SIGHUP ends the program, as when its terminal is closed
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // so that a second signal has its default effect, also during a start
@@ -105,13 +113,11 @@ func serve(ctx context.Context, c *options.Config, stderr io.Writer, around *she
 	}
 	err = s.start(ctx)
 	if err == nil {
-		select {
-		case <-ctx.Done():
-			s.log.Info("Signal received; waiting for in-flight requests to complete.")
-		case err = <-s.tasks.failed:
-		}
+		s.notify("READY=1")
+		err = s.wait(ctx, reload)
 	}
 	stop()
+	s.notify(service.Stopping(c.ExitTimeout + endGrace))
 	return errors.Join(err, s.end())
 }
 

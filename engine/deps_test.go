@@ -105,6 +105,7 @@ var layers = map[string]int{
 	"app/logging":                 8,
 	"app/requestlog":              8,
 	"app/sagemaker":               8,
+	"app/service":                 8,
 
 	"app/console/alerts":          9,
 	"app/console/catalog":         9,

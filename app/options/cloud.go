@@ -33,7 +33,6 @@ func (c *Config) readCloud(lookup func(string) (string, bool)) error {
 		return def
 	}
 	s, v, l := &c.SageMaker, &c.VertexAI, &c.Listen
-	l.SageMaker.Port = 8080
 	s.Model = get("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME", "unspecified_SAGEMAKER_TRITON_DEFAULT_MODEL_NAME")
 	s.Kind = get("SAGEMAKER_TRITON_INFERENCE_TYPE", "infer")
 	s.PingLive = get("SAGEMAKER_TRITON_PING_MODE", "ready") == "live"
@@ -41,10 +40,20 @@ func (c *Config) readCloud(lookup func(string) (string, bool)) error {
 	v.repository = get("AIP_STORAGE_URI", "")
 	if get("AIP_MODE", "") == "PREDICTION" {
 		l.VertexAI.On, l.HTTP.On, l.GRPC.On = true, false, false
+		for option, value := range map[string]string{
+			"allow-vertex-ai": "true", "allow-http": "false", "allow-grpc": "false",
+		} {
+			c.origin[option] = []setting{{option, value, "AIP_MODE"}}
+		}
 	}
-	if port(&l.VertexAI.Port)(get("AIP_HTTP_PORT", "8080")) != nil {
-		return fmt.Errorf("AIP_HTTP_PORT: %q is not a port", get("AIP_HTTP_PORT", ""))
+	at := get("AIP_HTTP_PORT", "")
+	if at == "" {
+		return nil
 	}
+	if port(&l.VertexAI.Port)(at) != nil {
+		return fmt.Errorf("AIP_HTTP_PORT: %q is not a port", at)
+	}
+	c.origin["vertex-ai-port"] = []setting{{"vertex-ai-port", at, "AIP_HTTP_PORT"}}
 	return nil
 }
 

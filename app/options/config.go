@@ -71,7 +71,10 @@ type Config struct {
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
 
-	given map[string]string // values by the first name of their option
+	given  map[string]string    // values by the first name of their option
+	origin map[string][]setting // all values, and where they come from
+	file   string               // the configuration file; "": none
+	again  func() (*Config, error)
 }
 
 // RateLimit is --rate-limit and --rate-limit-resource. Load makes the limiter of Config.Engine from it.
@@ -121,14 +124,16 @@ func Default(asTriton bool) *Config {
 		GPUMemory: gpumem.Options{PinnedBytes: gpumem.DefaultPinnedBytes},
 		Access:    Access{AllowAnonymous: asTriton},
 		Listen: listen.Endpoints{
-			GRPC:    listen.Endpoint{On: true, Address: address, Port: 8001},
-			HTTP:    listen.Endpoint{On: true, Address: address, Port: 8000},
-			Metrics: listen.Endpoint{On: true, Port: 8002}, UI: listen.Endpoint{On: true, Address: "127.0.0.1",
-				Port: 8003},
+			GRPC:      listen.Endpoint{On: true, Address: address, Port: 8001},
+			HTTP:      listen.Endpoint{On: true, Address: address, Port: 8000},
+			Metrics:   listen.Endpoint{On: true, Port: 8002},
+			UI:        listen.Endpoint{On: true, Address: "127.0.0.1", Port: 8003},
+			SageMaker: listen.Endpoint{Port: 8080}, VertexAI: listen.Endpoint{Port: 8080},
 		},
 		HTTP:    httpapi.Options{MaxBody: 64 << 20},
 		Metrics: metrics.Options{Interval: 2 * time.Second},
 		given:   map[string]string{},
+		origin:  map[string][]setting{},
 	}
 	c.Engine.ID, c.Engine.PollInterval, c.Engine.LoadThreads = "triton", 15*time.Second, 4
 	c.Engine.LoadTimeout = 30 * time.Minute
@@ -137,10 +142,40 @@ func Default(asTriton bool) *Config {
 	return c
 }
 
-// Load reads a command line over the defaults and the environment, completes and checks it. It returns all faults at
-// once. lookup reads the environment, as os.LookupEnv does.
+// Load reads a command line over the environment, over the configuration file, over the defaults. It completes and
+// checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	c := Default(asTriton)
+	byName := c.names()
+	line, lineErr := c.scan(byName, args)
+	c.readEnvironment(lookup)
+	for _, s := range line {
+		if s.name == FileOption {
+			c.file = s.value
+		}
+	}
+	var file []setting
+	var fileErr error
+	if c.file != "" {
+		file, fileErr = byName.readFile(c.file)
+		file = c.notInEnvironment(byName.overridden(file, line), lookup)
+	}
+	c.again = func() (*Config, error) { return Load(asTriton, args, lookup) }
+	// In this order, because the later ones have precedence.
+	err := errors.Join(fileErr, c.apply(byName, file), c.readCloud(lookup), lineErr, c.apply(byName, line))
+	if c.Help {
+		return c, nil
+	}
+	return c, errors.Join(err, c.complete(lookup))
+}
+
+// environment lists the variables that set an option, by the name of the option.
+var environment = map[string]string{
+	FileOption: "NEREID_CONFIG", "data-dir": "NEREID_DATA_DIR", "onnxruntime-library": "NEREID_ONNXRUNTIME_LIBRARY",
+}
+
+// readEnvironment reads variables other than those of clouds.
+func (c *Config) readEnvironment(lookup func(string) (string, bool)) {
 	if v, ok := lookup("NEREID_TOKEN"); ok {
 		c.Access.Token = strings.TrimSpace(v) // the file it was read from may end with a line break
 	}
@@ -148,17 +183,22 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 		escape, err := parseBool(v)
 		c.Log.Raw = err == nil && !escape
 	}
-	if v, ok := lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
-		c.Backends.ONNXRuntime.Library = v
+	for option, field := range map[string]*string{
+		FileOption: &c.file, "data-dir": &c.DataDir, "onnxruntime-library": &c.Backends.ONNXRuntime.Library,
+	} {
+		if v, ok := lookup(environment[option]); ok && v != "" {
+			*field = v
+			c.origin[option] = []setting{{option, v, environment[option]}}
+		}
 	}
-	if v, ok := lookup("NEREID_DATA_DIR"); ok {
-		c.DataDir = v
-	}
-	err := errors.Join(c.readCloud(lookup), c.parse(args))
-	if c.Help {
-		return c, nil
-	}
-	return c, errors.Join(err, c.complete(lookup))
+}
+
+// notInEnvironment returns the settings of a file without those that a variable sets.
+func (c *Config) notInEnvironment(file []setting, lookup func(string) (string, bool)) []setting {
+	return slices.DeleteFunc(file, func(s setting) bool {
+		v, ok := lookup(environment[s.name])
+		return ok && v != ""
+	})
 }
 
 // complete fills in what depends on other options, and checks what concerns several of them.

@@ -32,16 +32,23 @@ func ignored(name, arg, help string, check setter) option {
 	return option{names: []string{name}, arg: arg, help: help, noEffect: true, set: check}
 }
 
-// parse reads a command line into c. It returns all faults at once.
-func (c *Config) parse(args []string) error {
-	byName := map[string]option{}
+// names are all options by each of their names.
+type names map[string]option
+
+func (c *Config) names() names {
+	t := names{}
 	for _, g := range c.table() {
 		for _, o := range g.options {
 			for _, n := range o.names {
-				byName[n] = o
+				t[n] = o
 			}
 		}
 	}
+	return t
+}
+
+// scan reads a command line. It returns all faults at once. It does not check values.
+func (c *Config) scan(byName names, args []string) (line []setting, err error) {
 	var errs []error
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(args[i], "=")
@@ -70,13 +77,36 @@ func (c *Config) parse(args []string) error {
 			}
 			value = args[i]
 		}
-		if err := o.set(value); err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
+		if !byName.has(name) { // the option was abbreviated
+			name = o.names[0]
+		}
+		line = append(line, setting{name: name, value: value, from: commandLine})
+	}
+	return line, errors.Join(errs...)
+}
+
+func (t names) has(name string) bool { _, ok := t[name]; return ok }
+
+// apply checks and stores settings. It returns all faults at once.
+func (c *Config) apply(byName names, settings []setting) error {
+	var errs []error
+	for _, s := range settings {
+		o := byName[s.name]
+		if err := o.set(s.value); err != nil {
+			err = fmt.Errorf("--%s: %w", s.name, err)
+			if s.from != commandLine {
+				err = fmt.Errorf("%s: %w", s.from, err)
+			}
+			errs = append(errs, err)
 			continue
 		}
-		c.given[o.names[0]] = value
+		c.given[o.names[0]] = s.value
+		if before := c.origin[o.names[0]]; len(before) > 0 && before[0].from != s.from {
+			c.origin[o.names[0]] = nil // s has precedence
+		}
+		c.origin[o.names[0]] = append(c.origin[o.names[0]], s)
 		if o.arg != "" {
-			c.Args = append(c.Args, "--"+o.names[0]+"="+value)
+			c.Args = append(c.Args, "--"+o.names[0]+"="+s.value)
 		}
 		if o.noEffect {
 			c.WithoutEffect = append(c.WithoutEffect, o.names[0])
@@ -87,7 +117,7 @@ func (c *Config) parse(args []string) error {
 
 // abbreviated returns the only option with a name that begins so, as tritonserver does; false if there is none, or
 // several.
-func abbreviated(name string, byName map[string]option) (found option, ok bool) {
+func abbreviated(name string, byName names) (found option, ok bool) {
 	for n, o := range byName {
 		if name == "" || !strings.HasPrefix(n, name) || ok && o.names[0] == found.names[0] {
 			continue
@@ -101,7 +131,7 @@ func abbreviated(name string, byName map[string]option) (found option, ok bool) 
 }
 
 // suggest names the option that the user probably meant.
-func suggest(name string, byName map[string]option) string {
+func suggest(name string, byName names) string {
 	best, dist := "", 4
 	for n := range byName {
 		if d := distance(name, n); d < dist || d == dist && n < best {

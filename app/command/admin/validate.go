@@ -32,13 +32,17 @@ Prints a line for each fault: file:line:column: what is wrong; how to fix it. Th
 an error in its files (warnings do not count), 1 if one has, 2 if the command itself is wrong.
 `
 
-const configUsage = `Writes configurations from model files.
+const configUsage = `Writes configurations from model files, and shows the options of the server.
 
 Usage:
   nereid config generate [--output=<file>] [--data-dir=<folder>] FILE|FOLDER
+  nereid config show [options of nereid serve]
 
 FOLDER is a model folder, whose config.pbtxt is completed from its newest version, or a version folder. FILE is a model
 file. The configuration goes to standard output, or to a new file.
+
+show prints the options that nereid serve would use, and where each comes from: the command line, the environment, or a
+line of the file of --config-file. It is a configuration file itself. Passwords are hidden.
 `
 
 // Validate runs "nereid validate …".
@@ -145,6 +149,13 @@ func Config(ctx context.Context, e *command.Env, args []string) int {
 		fmt.Fprint(e.Stdout, configUsage)
 		return 0
 	}
+	if args[0] == "show" {
+		c, status := options.ForCommand(e, false, "nereid config show", args[1:])
+		if c == nil {
+			return status
+		}
+		return e.ExitStatus(c.Show(e.Stdout), "")
+	}
 	flags := flag.NewFlagSet("nereid config generate", flag.ContinueOnError)
 	output := flags.String("output", "", "")
 	dataDir := flags.String("data-dir", "", "")
@@ -152,7 +163,7 @@ func Config(ctx context.Context, e *command.Env, args []string) int {
 		return status
 	}
 	if args[0] != "generate" || flags.NArg() != 1 {
-		fmt.Fprint(e.Stderr, "error: nereid config wants generate and one file or folder\n\n"+configUsage)
+		fmt.Fprint(e.Stderr, "error: nereid config wants show, or generate and one file or folder\n\n"+configUsage)
 		return 2
 	}
 	o, closeBackends, err := inspectOptions(e, *dataDir)

@@ -289,7 +289,7 @@ func reservedOptions() []string {
 		"metrics-port",
 		"metrics-address", "allow-http", "allow-metrics", "allow-ui", "allow-grpc", "http-use-ssl", "metrics-use-ssl",
 		"history", "model-config-name", "load-model", "exit-on-error", "http-base-path", "log-file", "log-info",
-		"http-restricted-api", "model-namespacing", "help",
+		"http-restricted-api", "model-namespacing", "help", "config-file",
 	}
 }
 

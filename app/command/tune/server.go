@@ -61,7 +61,7 @@ func startPrivate(ctx context.Context, repository, dataDir string, models, optio
 		args = append(args, "--load-model="+m)
 	}
 	s.cmd = exec.Command(exe, append(args, options...)...) //nolint:gosec // this program itself
-	s.cmd.Env = append(os.Environ(), "NEREID_TOKEN="+s.token)
+	s.cmd.Env = append(os.Environ(), "NEREID_TOKEN="+s.token, "NEREID_CONFIG=")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the keyboard is for the tuner alone
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -1,0 +1,103 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"nereid/app/service"
+	"nereid/engine"
+)
+
+// notify tells the service manager a state.
+func (s *server) notify(state string) {
+	if err := s.manager.Send(state); err != nil {
+		s.log.Warn("the service manager cannot be told the state of the server", "state", state, "err", err)
+	}
+}
+
+// wait returns when ctx is done, or with the error of a task that failed. Until then it feeds the watchdog of the
+// service manager, and reads the options again for each signal of reload.
+func (s *server) wait(ctx context.Context, reload <-chan os.Signal) error {
+	if every := s.manager.WatchdogInterval(); every > 0 {
+		stop := make(chan struct{})
+		defer close(stop)
+		s.tasks.spawn(func() error {
+			s.feedWatchdog(every, stop)
+			return nil
+		})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.log.Info("Signal received; waiting for in-flight requests to complete.")
+			return nil
+		case err := <-s.tasks.failed:
+			return err
+		case <-reload:
+			s.notify(service.Reloading())
+			s.reloadOptions()
+			s.notify("READY=1")
+		}
+	}
+}
+
+// feedWatchdog feeds the watchdog until stop, as long as the server answers.
+func (s *server) feedWatchdog(every time.Duration, stop <-chan struct{}) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := s.answers(every); err != nil {
+			s.log.Warn("the server does not answer; the service manager restarts it if this goes on", "err", err)
+		} else {
+			s.notify("WATCHDOG=1")
+		}
+		select {
+		case <-tick.C:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// answers asks the server for its liveness as a client does. Over TLS, and without HTTP, it asks the engine only. It
+// does not return if a lock of the models is never released.
+func (s *server) answers(limit time.Duration) error {
+	s.engine.Ready()
+	address := s.fronts.addresses().HTTP
+	if address == "" || s.fronts.tls["http"] != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v2/health/live", nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close() // any status is an answer
+}
+
+// reloadOptions reads the configuration file again and takes over the settings of the log.
+func (s *server) reloadOptions() {
+	next, restart, err := s.c.Reload()
+	if err != nil {
+		s.log.Error("the options stay as they are, because reading them again failed", "err", err)
+		return
+	}
+	l := next.Log.Settings
+	s.logControl.UpdateLog(engine.LogUpdate{
+		Info: &l.Info, Warning: &l.Warning, Error: &l.Error, Verbose: &l.Verbose, Format: &l.Format,
+	})
+	s.log.Info("the options were read again; those of the log are in effect")
+	if len(restart) > 0 {
+		s.log.Warn(fmt.Sprintf("restart the server for the new values of %s", strings.Join(restart, ", ")))
+	}
+}
