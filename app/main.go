@@ -48,6 +48,7 @@ func commands() []command.Command {
 		{Names: []string{"completion"}, Args: "SHELL", Run: terminal.Completion,
 			Help: "print the completion of a shell"},
 		{Names: []string{terminal.CompleteName}, Hidden: true, Run: complete},
+		{Names: []string{terminal.ManualName}, Hidden: true, Run: manual},
 		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
 			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
@@ -88,6 +89,10 @@ func tune(ctx context.Context, e *command.Env, args []string) int {
 
 func complete(ctx context.Context, e *command.Env, args []string) int {
 	return terminal.Complete(ctx, e, commands(), args)
+}
+
+func manual(ctx context.Context, e *command.Env, args []string) int {
+	return terminal.Manual(ctx, e, commands(), args)
 }
 
 func printLicenses(_ context.Context, e *command.Env, _ []string) int {
