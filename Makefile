@@ -20,6 +20,8 @@ WITH_CUDA := if [ -e $(CUDA)/env ]; then . $(CUDA)/env; else tags= ldflags=; fi;
 
 GOLANGCI_VERSION := v2.15.0
 FAKE_GCS_VERSION := v1.56.1
+# Newer versions need modules that the module proxy does not have.
+NFPM_VERSION := v2.45.2
 
 # All targets use the same flags: other flags would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -33,7 +35,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop package setup-nfpm loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -44,6 +46,7 @@ help:
 	@echo "Programs:"
 	@echo "  make build     build/bin/nereid, one self-contained file"
 	@echo "  make desktop   build/bin/nereid-desktop, the same with the window"
+	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
 	@echo "Generated files:"
@@ -125,6 +128,13 @@ $(CACHE)/azurite/node_modules/.package-lock.json: build/setup/azurite/package-lo
 	cd $(CACHE)/azurite && npm ci --no-audit --no-fund
 	@touch $@
 
+NFPM := $(CACHE)/bin/nfpm
+setup-nfpm: $(NFPM)-$(NFPM_VERSION)
+$(NFPM)-$(NFPM_VERSION):
+	@mkdir -p $(CACHE)/bin
+	GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@mv $(NFPM) $@ && ln -sf $(notdir $@) $(NFPM)
+
 setup-system:
 	@build/setup/system.sh test
 setup-desktop:
@@ -137,6 +147,13 @@ build: $(ORT) $(DIST) setup-cuda
 
 desktop: $(ORT) $(DIST) setup-desktop setup-cuda
 	$(WITH_CUDA) go build -tags "$(DESKTOP_TAGS),$$tags" -ldflags "$(LDFLAGS) $$ldflags" -o build/bin/nereid-desktop .
+
+# The time of all files in the packages. Two builds of one commit make the same bytes.
+package: build desktop setup-nfpm
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); rm -rf build/bin/packages; \
+	for name in nereid nereid-desktop; do \
+	  go run ./build/tools/package -name $$name -program build/bin/$$name -generator build/bin/nereid -version "$(VERSION)"; \
+	done
 
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen

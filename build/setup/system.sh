@@ -2,6 +2,7 @@
 # system.sh GROUP...: makes sure that the Debian packages of each group are installed.
 #   test     the programs that the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
 #   desktop  the libraries of the desktop window
+#   package  the programs that make test-package starts
 # As root it installs missing packages. Otherwise it prints the command to run and exits with status 1.
 set -euo pipefail
 
@@ -25,7 +26,14 @@ for group in "$@"; do
       need_library gtk+-3.0 libgtk-3-dev
       need_library webkit2gtk-4.1 libwebkit2gtk-4.1-dev
       ;;
-    *) echo "system.sh: unknown group '$group', want test or desktop" >&2; exit 2 ;;
+    package)
+      need_command mmdebstrap mmdebstrap
+      need_command desktop-file-validate desktop-file-utils
+      need_command systemd-analyze systemd
+      need_command rpm rpm
+      need_command man man-db
+      ;;
+    *) echo "system.sh: unknown group '$group', want test, desktop or package" >&2; exit 2 ;;
   esac
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
