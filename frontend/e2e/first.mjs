@@ -1,5 +1,6 @@
 // What a new user meets: the first steps on a server without models, saved requests in "Try it".
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
 import { api, axe, drop, open, root, shot } from "./lib.mjs";
 
@@ -58,10 +59,43 @@ export async function first({ base, page, report, id }) {
     report.check(model.versions[0].state === "READY" && model.files.some((f) => f.path === "requests/my_own.json"), "the model serves, and has the file");
   });
 
+  const named = `e2e_labels_${id}`;
+  await report.step("labels in an ONNX file's metadata, and labels dropped with it, are the answer's class names", async () => {
+    const tmp = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-labels-"));
+    const onnx = path.join(tmp, "net.onnx");
+    const words = ["nil", "uno", "due", "tre", "quattro", "cinque", "sei", "sette", "otto", "nove"];
+    const property = message(14, [...message(1, text("names")), ...message(2, text(`{${words.map((w, i) => `${i}: '${w}'`).join(", ")}}`))]);
+    fs.writeFileSync(onnx, Buffer.concat([fs.readFileSync(path.join(root, "models-sample/digits/1/model.onnx")), Buffer.from(property)]));
+    fs.writeFileSync(path.join(tmp, "my_labels.txt"), words.map((w) => w.toUpperCase()).join("\n"));
+    const request = fs.readFileSync(path.join(root, "models-sample/digits/requests/grey_28_zero.json"), "utf8");
+    for (const [files, file, best] of [[[onnx], "labels.txt", "nil"], [[onnx, path.join(tmp, "my_labels.txt")], "my_labels.txt", "NIL"]]) {
+      await page.goto(`${base}/#/models`);
+      await drop(page, files);
+      await dialog.getByLabel("Model name").fill(named);
+      await dialog.locator(".cm-line", { hasText: `label_filename: "${file}"` }).waitFor();
+      await dialog.getByText("No faults found").waitFor();
+      await button("Load model", dialog).click();
+      await dialog.getByText(`${named} is ready`).waitFor();
+      await api(base, "PUT", `/api/models/${named}/requests/zero`, JSON.stringify({ text: request }), { "Content-Type": "application/json" });
+      await button("Try it", dialog).click();
+      await choose.selectOption("zero");
+      await page.waitForFunction(() => document.querySelector("textarea")?.value.length > 1000);
+      await button("Send request").click();
+      await page.locator("ol li .label", { hasText: best }).first().waitFor();
+      await shot(page, `42-labels-${best}`);
+      await api(base, "DELETE", `/api/models/${named}`);
+    }
+    fs.rmSync(tmp, { recursive: true });
+  });
+
   await report.step("saved requests: remove the model", async () => {
     await api(base, "DELETE", `/api/models/${name}`);
   });
 }
+
+const text = (s) => [...new TextEncoder().encode(s)];
+/** A field of a protocol buffer with less than 16,384 bytes. */
+const message = (number, bytes) => [(number << 3) | 2, ...(bytes.length < 128 ? [bytes.length] : [(bytes.length & 127) | 128, bytes.length >> 7]), ...bytes];
 
 /** empty: the address of a server whose repository is empty and writable. */
 export async function firstSteps({ empty, report }) {

@@ -213,6 +213,32 @@ func (d *Checked) Generated() string {
 	return modelconfig.Format(cfg)
 }
 
+// UseLabels gives the output with n values for each item a label file in the generated configuration, if it is the only
+// such output. It reports whether it did.
+func (d *Checked) UseLabels(file string, n int) bool {
+	var found *inferencepb.ModelOutput
+	for _, out := range d.completed.GetOutput() {
+		size := int64(1)
+		for _, dim := range out.GetDims() {
+			if dim > 0 {
+				size *= dim
+			}
+		}
+		if n < 2 || size != int64(n) {
+			continue
+		}
+		if found != nil {
+			return false
+		}
+		found = out
+	}
+	if found == nil {
+		return false
+	}
+	found.LabelFilename = file
+	return true
+}
+
 // DimNames returns the names that the model file gives to the dimensions of a tensor; nil: they are not known.
 func (d *Checked) DimNames() func(tensor string) []string { return dimNames(d.Signature) }
 

@@ -11,6 +11,7 @@ import (
 	"nereid/app/console/catalog"
 	"nereid/app/console/code"
 	"nereid/app/console/configs"
+	"nereid/app/console/folders"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 )
@@ -43,7 +44,13 @@ func (h *Handler) arrange(ctx context.Context, s *staged) error {
 		if found != nil {
 			v.Config = *found
 		} else {
-			v.Config = h.Checker.Check(ctx, v.Name, s.dir, nil).Generated()
+			d := h.Checker.Check(ctx, v.Name, s.dir, nil)
+			if useLabels(s.dir, l.Versions, d) {
+				if v.Files, err = folders.List(s.dir); err != nil {
+					return err
+				}
+			}
+			v.Config = d.Generated()
 		}
 	}
 	return h.check(ctx, s)

@@ -200,7 +200,7 @@ func belongsToModel(name string) bool {
 		return true
 	}
 	switch strings.ToLower(path.Ext(name)) {
-	case ".txt", ".md", ".pbtxt":
+	case ".txt", ".md", ".pbtxt", ".names":
 		return true
 	}
 	return strings.EqualFold(name, "LICENSE")
