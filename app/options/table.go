@@ -226,7 +226,8 @@ func (c *Config) backendOptions() []option {
 			"A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, "+
 				"auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, "+
 				"intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache, "+
-				"memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, abandoned-timeout-seconds; "+
+				"memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, "+
+				"abandoned-timeout-seconds; "+
 				"tensorflow,library, op-library-directory, allow-soft-placement, gpu-memory-fraction; "+
 				"openvino,library. May be given several times.", c.backendConfig),
 		opt("model-env", "name[,name...]",
