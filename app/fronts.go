@@ -149,6 +149,12 @@ func (s *server) openMetrics() (err error) {
 		o.GPUs = s.backends.Machine
 	}
 	o.Refusals = f.refusals
+	o.LostSpans = func() map[string]uint64 {
+		if n, ok := s.trace.LostSpans(); ok {
+			return map[string]uint64{"queue_full": n.QueueFull, "not_sent": n.NotSent}
+		}
+		return nil
+	}
 	o.GPUMemory, o.PinnedBytes = s.backends.GPUMemory, f.c.GPUMemory.PinnedBytes
 	if f.exporter, err = metrics.New(o); err != nil {
 		return err

@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import json
+import re
 import subprocess
 import threading
 
@@ -146,3 +147,28 @@ def test_B083_B084_E038_requests_of_cloud_services_are_traced(tmp_path, env, opt
         assert answer.status_code == 200, answer.text
     names = [e["model_name"] for e in json.loads((tmp_path / "t").read_text()) if "model_name" in e]
     assert names == ["sums"]
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton does not count them")
+def test_E042_spans_that_a_slow_collector_does_not_take_are_counted(good, tmp_path):
+    """The collector takes no more while the requests run. Every span arrives, or is counted; the log says it once."""
+    go_on = threading.Event()
+    with Collector() as c:
+        take = c.server.RequestHandlerClass.do_POST
+        c.server.RequestHandlerClass.do_POST = lambda self: (go_on.wait(60), take(self))
+        options = ("level=TIMESTAMPS", "rate=1", "mode=opentelemetry", f"opentelemetry,url={c.address}",
+                   "opentelemetry,bsp_schedule_delay=1", "opentelemetry,bsp_max_queue_size=8",
+                   "opentelemetry,bsp_max_export_batch_size=4")
+        with Server(good, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+            lost = lambda why: int(re.search(r'nereid_trace_spans_lost_total{reason="%s"} (\d+)' % why,
+                                             s.request("GET", "/metrics", address=s.metrics).body.decode())[1])
+            assert lost("queue_full") == lost("not_sent") == 0
+            with th.InferenceServerClient(s.http) as client:
+                for _ in range(20):
+                    infer(client)
+            until(lambda: lost("queue_full") == 20 * 3 - 8, 60, "the spans are not counted", s.log)
+            assert s.log().count("spans were dropped") == 1 and lost("not_sent") == 0
+            go_on.set()
+        assert s.log().count("spans were dropped") == 2  # the rest, at the exit
+    spans = b"".join(body for _, body in c.bodies)
+    assert sum(spans.count(b) for b in (b"InferRequest", b"triton.model_name", b"compute")) == 8

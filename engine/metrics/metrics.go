@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -59,6 +61,9 @@ type Options struct {
 	PinnedBytes int64
 	// Refusals are those of the front ends; nil: their family has no samples.
 	Refusals *refusals.Log
+	// LostSpans returns how many spans did not reach the collector, by the reason; nil, or no reason: their family is
+	// absent.
+	LostSpans func() map[string]uint64
 	// Version is that of the program, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -204,6 +209,9 @@ func (e *Exporter) own(w *writer) {
 		w.start("nereid_request_refused_total", "protocol", c.Protocol, "cause", c.Cause)
 		w.end(whole(c.Total))
 	}
+	if e.o.LostSpans != nil {
+		e.lostSpans(w)
+	}
 	w.family("nereid_build_info", "Version of the program, as labels; the value is always 1", "gauge")
 	w.start("nereid_build_info", "version", e.o.Version, "go_version", runtime.Version())
 	w.end("1")
@@ -216,4 +224,18 @@ func (e *Exporter) own(w *writer) {
 		whole(p.Resident), err)
 	w.single("nereid_process_cpu_seconds_total", "CPU time of the process, user and system, in seconds", "counter",
 		float(p.CPU.Seconds()), err)
+}
+
+// lostSpans writes the counts of spans that did not reach an OpenTelemetry collector.
+func (e *Exporter) lostSpans(w *writer) {
+	lost := e.o.LostSpans()
+	if len(lost) == 0 {
+		return
+	}
+	const name = "nereid_trace_spans_lost_total"
+	w.family(name, "Spans that did not reach the OpenTelemetry collector, by reason", "counter")
+	for _, reason := range slices.Sorted(maps.Keys(lost)) {
+		w.start(name, "reason", reason)
+		w.end(whole(lost[reason]))
+	}
 }

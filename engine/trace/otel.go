@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -69,6 +70,7 @@ func (t *Telemetry) list() [][2]string {
 type exporter struct {
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
+	queue    *spanQueue
 }
 
 const defaultURL = "http://localhost:4318/v1/traces"
@@ -103,9 +105,11 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 	if t.MaxExportBatchSize > 0 {
 		batch = append(batch, sdk.WithMaxExportBatchSize(t.MaxExportBatchSize))
 	}
-	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()),
-		sdk.WithBatcher(&logged{SpanExporter: out, log: log}, batch...))
-	return &exporter{provider: p, tracer: p.Tracer("triton-server")}, nil
+	q := &spanQueue{log: log}
+	batch = append(batch, func(o *sdk.BatchSpanProcessorOptions) { q.most = int64(o.MaxQueueSize) })
+	q.SpanProcessor = sdk.NewBatchSpanProcessor(&logged{SpanExporter: out, log: log, queue: q}, batch...)
+	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(q))
+	return &exporter{provider: p, tracer: p.Tracer("triton-server"), queue: q}, nil
 }
 
 // endpoint returns the URL with its scheme. The SDK would ignore one that it cannot read.
@@ -135,16 +139,66 @@ func (t *Telemetry) resource() (*resource.Resource, error) {
 	return resource.Merge(res, resource.NewSchemaless(attrs...))
 }
 
+// LostSpans are the spans that did not reach the OpenTelemetry collector.
+type LostSpans struct {
+	QueueFull uint64 // the collector was slower than the requests
+	NotSent   uint64 // the collector could not be reached, or refused them
+}
+
+// lostEvery is the shortest time between two log lines about a full queue.
+const lostEvery = time.Minute
+
+// spanQueue bounds the spans that wait for the collector. The SDK's own bound drops spans without a word.
+type spanQueue struct {
+	sdk.SpanProcessor
+	log  *slog.Logger
+	most int64
+
+	waiting         atomic.Int64
+	full, notSent   atomic.Uint64
+	logged          time.Time // of the last line; this and the next are only for the tracer's goroutine
+	loggedQueueFull uint64
+}
+
+// OnEnd queues a span, or drops it if the queue is full.
+func (q *spanQueue) OnEnd(s sdk.ReadOnlySpan) {
+	if q.waiting.Add(1) <= q.most {
+		q.SpanProcessor.OnEnd(s)
+		return
+	}
+	q.waiting.Add(-1)
+	q.full.Add(1)
+	if now := time.Now(); now.Sub(q.logged) >= lostEvery {
+		q.logged = now
+		q.report()
+	}
+}
+
+// report logs how many spans were dropped since the last report.
+func (q *spanQueue) report() {
+	if n := q.full.Load(); n > q.loggedQueueFull {
+		q.log.Warn("spans were dropped: requests are traced faster than the OpenTelemetry collector takes them; "+
+			"raise --trace-config=rate=<n>, or opentelemetry,bsp_max_queue_size",
+			"dropped", n-q.loggedQueueFull, "queue", q.most)
+		q.loggedQueueFull = n
+	}
+}
+
 // logged logs when the export of spans begins to fail, and when it succeeds again. The SDK would call a global handler.
 type logged struct {
 	sdk.SpanExporter
 	log    *slog.Logger
+	queue  *spanQueue
 	failed bool // only the goroutine of the batch processor uses it
 }
 
 // ExportSpans sends spans. Those that cannot be sent are lost.
 func (l *logged) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := l.SpanExporter.ExportSpans(ctx, spans)
+	l.queue.waiting.Add(-int64(len(spans)))
+	if err != nil {
+		l.queue.notSent.Add(uint64(len(spans)))
+	}
 	if err != nil && !l.failed {
 		l.log.Error("traces cannot be sent to the OpenTelemetry collector and are lost; "+
 			"check --trace-config=opentelemetry,url=<endpoint>", "err", err)
@@ -275,6 +329,7 @@ func (x *exporter) activities(ctx context.Context, span api.Span, tr *Trace) {
 
 // close sends what is pending.
 func (x *exporter) close(ctx context.Context) error {
+	x.queue.report()
 	if err := x.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("the last traces may not have reached the OpenTelemetry collector: %w", err)
 	}

@@ -94,6 +94,15 @@ func (t *Tracer) Fault() string {
 	return ""
 }
 
+// LostSpans returns the counts since the start. ok is false unless traces go to an OpenTelemetry collector.
+func (t *Tracer) LostSpans() (lost LostSpans, ok bool) {
+	if t == nil || t.writer.export == nil {
+		return lost, false
+	}
+	q := t.writer.export.queue
+	return LostSpans{QueueFull: q.full.Load(), NotSent: q.notSent.Load()}, true
+}
+
 // Settings returns the current settings of a model, or with "" of the server.
 func (t *Tracer) Settings(model string) Settings { return t.table.Load().of(model).now() }
 
