@@ -38,7 +38,7 @@ func (s *Server) readBody(x *exchange, offset int) (*tensor.Buffer, []byte, erro
 		buf := s.pool.Get(offset)
 		return buf, buf.Bytes()[offset:], nil
 	}
-	x.conn.enter(readingBody)
+	x.conn.expect(x.length)
 	defer x.conn.enter(handling)
 	buf, body, err := s.readEncoded(x, offset)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Server) discardBody(x *exchange) {
 		return
 	}
 	if !x.drained && x.length > 0 && x.length <= smallBody {
-		x.conn.enter(readingBody)
+		x.conn.expect(x.length)
 		x.drained = discard(x.body, smallBody)
 		x.conn.enter(handling)
 	}

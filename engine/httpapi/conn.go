@@ -52,6 +52,9 @@ type conn struct {
 	ended  bool        // the client closed its side, and everything before that was read
 	linger bool        // the client may still be sending: let it read the reply before the connection is reset
 
+	// Of a body, arrived are the bytes since the last progress, and wanted is how many of them are progress.
+	arrived, wanted int64
+
 	heard    atomic.Bool // the client has sent something
 	headTail []byte      // the last two bytes of a header that is arriving in pieces
 	pollable atomic.Bool
@@ -95,13 +98,20 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 	}
 	c.begin()
-	switch phase(c.phase.Load()) {
-	case readingHead:
+	if phase(c.phase.Load()) == readingHead {
 		c.followHead(b[:n])
-	case readingBody:
-		c.progress()
 	}
 	return n, err
+}
+
+// expect begins the body of a request with a length, -1 if that is not known. A body of up to 1 MiB must arrive within
+// 16 times StallTimeout. Longer ones, and those of unknown length, have a least rate.
+func (c *conn) expect(length int64) {
+	c.enter(readingBody)
+	c.arrived, c.wanted = 0, unknownProgress
+	if length >= 0 {
+		c.wanted = min(length/16, mostProgress)
+	}
 }
 
 // followHead looks for the empty line that ends a header. What follows has the time of a body: the library reads the
@@ -110,7 +120,7 @@ func (c *conn) followHead(b []byte) {
 	const end = "\n\r\n"
 	if bytes.Contains(b, []byte(end)) || bytes.Contains(append(c.headTail, b[:min(len(b), 2)]...), []byte(end)) {
 		c.headTail = c.headTail[:0]
-		c.enter(readingBody)
+		c.expect(0)
 		return
 	}
 	c.headTail = append(c.headTail, b[max(0, len(b)-2):]...) // the end may be in two reads
@@ -255,6 +265,10 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	b.end = err
 	b.n += int64(n)
-	b.c.progress()
+	c := b.c
+	if c.arrived += int64(n); c.arrived >= c.wanted {
+		c.arrived = 0
+		c.progress()
+	}
 	return n, err
 }

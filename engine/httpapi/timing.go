@@ -28,6 +28,11 @@ const (
 	// that hang must not delay the exit.
 	closingStall = 3 * time.Second
 
+	// mostProgress is how many bytes of a body must arrive within StallTimeout at most, unknownProgress how many of one
+	// whose length is not known. A client that sends less keeps memory and does not use it.
+	mostProgress    = 64 << 10
+	unknownProgress = 1 << 10
+
 	// rejectTime bounds the answer to a connection that is refused. No connection is accepted meanwhile.
 	rejectTime = 10 * time.Millisecond
 

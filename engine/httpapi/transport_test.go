@@ -412,6 +412,26 @@ func TestA26BodyAfterTheHeaderTimeout(t *testing.T) {
 	}
 }
 
+// A client that announces a body, and sends it byte by byte, does not keep the memory for it.
+func TestA26BodyThatArrivesByteByByte(t *testing.T) {
+	s := serve(t, func(o *Options) { o.StallTimeout = 300 * time.Millisecond })
+	for _, head := range []string{"Content-Length: 1048576", "Transfer-Encoding: chunked"} {
+		conn := dial(t, s.addr)
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", addSubPath, head)
+		for deadline := time.Now().Add(20 * time.Second); err == nil; { // each write gives the connection a little time
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the connection is open after 20 s", head)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // a failure shows in Read
+			if _, err = conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				_, err = io.WriteString(conn, map[byte]string{'C': " ", 'T': "1\r\n \r\n"}[head[0]])
+			} else if err == nil {
+				break // the answer
+			}
+		}
+	}
+}
+
 // A length over the limit is refused at once, with a token and without a byte of the body.
 func TestA26AnnouncedBodyOverTheLimit(t *testing.T) {
 	s := serve(t, func(o *Options) {

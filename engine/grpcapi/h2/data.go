@@ -84,7 +84,10 @@ func (r *reader) takeWindow(h frameHead, endStream bool, n int) (*Stream, error)
 		return nil, nil
 	}
 	s.recvWindow -= h.length
-	s.moved()
+	if s.recv.arrived += n; endStream || s.recv.arrived >= s.recv.msg.wanted() {
+		s.recv.arrived = 0
+		s.moved()
+	}
 	return s, nil
 }
 

@@ -35,6 +35,15 @@ type assembler struct {
 // partial reports whether a message has begun and not ended.
 func (a *assembler) partial() bool { return a.have > 0 }
 
+// wanted returns how many bytes of the message must arrive within StallTimeout. A client that sends less keeps memory
+// and does not use it.
+func (a *assembler) wanted() int {
+	if a.have < prefixSize {
+		return 0
+	}
+	return min(a.size/16, mostProgress)
+}
+
 // feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The errors are
 // errTooLarge and those of Pool.Try. reserve reports whether the buffer of a large message may be made at once;
 // nil: it may not.

@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,6 +107,34 @@ func TestA27HungCallsEnd(t *testing.T) {
 			}
 			s.idle(t, 1)
 		})
+	}
+}
+
+// A client that announces a message, and sends it byte by byte, does not keep the memory for it.
+func TestA27MessageThatArrivesByteByByte(t *testing.T) {
+	for _, method := range []string{"Echo", "Unary", "Stream"} {
+		s := serve(t, patient)
+		c := dial(t, s)
+		id := c.open(method)
+		_ = c.WriteData(id, false, binary.BigEndian.AppendUint32([]byte{0}, 1<<20))
+		stop := make(chan struct{})
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			tick := time.NewTicker(testStall / 8)
+			defer tick.Stop()
+			for c.WriteData(id, false, []byte{1}) == nil {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+		if r, err := c.result(id); err != nil || r.status != "4" {
+			t.Errorf("%s: %+v, %v; want DEADLINE_EXCEEDED (4)", method, r, err)
+		}
+		close(stop)
+		sending.Wait()
 	}
 }
 

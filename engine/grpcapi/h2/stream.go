@@ -45,6 +45,7 @@ type Stream struct {
 type receiveState struct {
 	msg        assembler
 	bytes      int64          // of DATA
+	arrived    int            // bytes of DATA since the last progress
 	uncredited int            // of those, neither returned to the window nor part of a whole message
 	first      *tensor.Buffer // the message of an inline call
 	flag       byte           // of first's prefix

@@ -13,6 +13,8 @@ const (
 	lingerTime = time.Second
 	// maxStallCheck is the longest time between two looks for clients that hang.
 	maxStallCheck = 5 * time.Second
+	// mostProgress is how many bytes of a message must arrive within Options.StallTimeout at most.
+	mostProgress = 64 << 10
 	// closingStall is how long a client may hang while the server shuts down.
 	closingStall = 3 * time.Second
 	// streamStalls is how many times as long as others the client of a stream may leave an answer.
