@@ -24,13 +24,17 @@ Usage:
   nereid get -r FOLDER [options] SOURCE
 
 SOURCE is one of
-  https://host/path/file      an .onnx file, or an archive of a model folder; http only to this machine
+  https://host/path/file      an .onnx file, or an archive; http only to this machine
+  FILE or FOLDER              of this machine
   hf:OWNER/NAME[/FILE][@REVISION]
                               an ONNX file of Hugging Face's hub, or of the one at HF_ENDPOINT, with what belongs to it
   oci:REGISTRY/NAME[:TAG|@DIGEST]
                               the model in an OCI registry, with the login of ~/.docker/config.json
   pypi:NAME[==VERSION][/FILE] the ONNX files in a package of the Python index that pip is configured for; with FILE
                               one of them. pip must be installed; the package is unpacked and not run
+
+An archive or a folder has a model, a model repository, a TorchServe archive (.mar), an MLflow model with ONNX, a model
+of MLServer or KServe, a SavedModel, or an export of Ultralytics, timm or Transformers.
 
 A cut download is resumed, also by the same command later. Where a model came from is in its file provenance.json. A
 server that serves the repository finds the model in poll mode; else use nereid load.
@@ -156,7 +160,42 @@ func (o *getter) fetch(ctx context.Context) ([]staged, error) {
 	case strings.HasPrefix(o.source, "https://"), strings.HasPrefix(o.source, "http://"):
 		return o.fromURL(ctx)
 	}
-	return nil, fmt.Errorf("%q is no source; want https://…, hf:…, oci:… or pypi:…", o.source)
+	if _, err := os.Stat(o.source); err != nil {
+		return nil, fmt.Errorf("%q is no source; want https://…, hf:…, oci:…, pypi:… or a file or folder", o.source)
+	}
+	return o.fromDisk()
+}
+
+// fromDisk makes model folders of a file or folder of this machine.
+func (o *getter) fromDisk() ([]staged, error) {
+	path, err := filepath.Abs(o.source)
+	if err != nil {
+		return nil, err
+	}
+	p := provenance{Source: o.source, From: path}
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		if p.SHA256, p.Bytes, err = digest(path, o.sha256, "--sha256"); err != nil {
+			return nil, err
+		}
+		beside, err := externals(path)
+		if err != nil {
+			return nil, err
+		}
+		return o.arrange(filepath.Join(o.work.models(), "0"), path, beside, p)
+	}
+	area, err := staging.NewArea(filepath.Join(o.work.models(), "0"), staging.Limits{Bytes: o.bytes()})
+	if err != nil {
+		return nil, err
+	}
+	if err := area.CopyFrom(path); err != nil {
+		return nil, err
+	}
+	for _, f := range area.Files() {
+		p.Bytes += f.SizeBytes
+	}
+	return o.arrangeArea(area, filepath.Base(path), p)
 }
 
 func (o *getter) bytes() int64 { return int64(o.most) << 20 }
@@ -175,14 +214,24 @@ func (o *getter) arrange(dir, file string, beside []string, p provenance) ([]sta
 	return o.arrangeArea(area, filepath.Base(file), p)
 }
 
-// arrangeArea makes a model folder of what is in an area.
+// arrangeArea makes model folders of what is in an area.
 func (o *getter) arrangeArea(area *staging.Area, hint string, p provenance) ([]staged, error) {
-	l, err := area.Arrange(hint)
+	found, err := area.ArrangeAll(hint)
 	if err != nil {
 		return nil, err
 	}
-	p.Model = cmp.Or(o.name, p.Model, l.Name)
-	return []staged{{dir: l.Dir, provenance: p}}, nil
+	if len(found) > 1 && o.name != "" {
+		return nil, fmt.Errorf("%s has several models, which cannot all be named %s", o.source, o.name)
+	}
+	var all []staged
+	for _, l := range found {
+		one := p
+		if one.Model = cmp.Or(o.name, p.Model, l.Name); len(found) > 1 {
+			one.Model = l.Name
+		}
+		all = append(all, staged{dir: l.Dir, notes: l.Notes, provenance: one})
+	}
+	return all, nil
 }
 
 func putFile(area *staging.Area, path, name string) error {

@@ -27,7 +27,7 @@ type provenance struct {
 	File     string `json:"file,omitempty"`     // in the package
 	Revision string `json:"revision,omitempty"` // the hub's commit, or the digest of the registry's manifest
 	License  string `json:"license,omitempty"`  // as the source names it
-	SHA256   string `json:"sha256"`             // of what was downloaded
+	SHA256   string `json:"sha256,omitempty"`   // of what was downloaded
 	Bytes    int64  `json:"bytes"`
 	Fetched  string `json:"fetched"` // RFC 3339, UTC
 }

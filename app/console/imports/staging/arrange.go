@@ -3,6 +3,7 @@ package staging
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -23,6 +24,9 @@ type Layout struct {
 	Dir      string // the folder
 	Files    []api.File
 	Versions []string // ascending
+	Notes    []string // what the user should know
+
+	loose string // the model file's name if it was in no version folder
 }
 
 // configName is the name of the configuration in a model folder.
@@ -30,43 +34,89 @@ const configName = "config.pbtxt"
 
 // Arrange makes a model folder of what came in. An archive is unpacked. Outer folders are removed. Model files that
 // are in no version folder go into version 1, an ONNX file as model.onnx. source is the name of what was dropped,
-// from which a model name may be suggested. Arrange may be called again after more files were put in.
+// from which a model name may be suggested. Arrange may be called again after more files were put in. Packages of other
+// programs are recognised by their manifests.
 func (a *Area) Arrange(source string) (Layout, error) {
+	all, err := a.arrange(source, false)
+	if err != nil {
+		return Layout{}, err
+	}
+	return all[0], nil
+}
+
+// ArrangeAll is Arrange that also takes a model repository, of which it makes a folder for each model.
+func (a *Area) ArrangeAll(source string) ([]Layout, error) { return a.arrange(source, true) }
+
+func (a *Area) arrange(source string, several bool) ([]Layout, error) {
 	received := a.Files()
 	if len(received) == 0 {
-		return Layout{}, invalid("nothing was uploaded; drop an .onnx file, a model folder, or a zip of one")
+		return nil, invalid("nothing was uploaded; drop an .onnx file, a model folder, or a zip of one")
 	}
 	from, kind, hint := a, api.ImportONNX, source
 	if len(received) == 1 && archiveKind(received[0].Path) != "" {
 		archive := received[0].Path
 		unpacked, err := a.unpack(archive)
 		if err != nil {
-			return Layout{}, err
+			return nil, err
 		}
 		defer unpacked.root.Close()
 		if received = unpacked.Files(); len(received) == 0 {
-			return Layout{}, invalid("%s has no files in it", archive)
+			return nil, invalid("%s has no files in it", archive)
 		}
 		from, kind, hint = unpacked, api.ImportZip, archive
 	}
 	t := newTree(received)
 	entered := t.enter()
-	moves, loose, err := t.arrange()
-	if err != nil {
-		return Layout{}, err
+	if models := t.models(); several && len(models) > 0 && !slices.Contains(t.files, configName) {
+		var all []Layout
+		for i, name := range models {
+			one := t.below(name)
+			l, err := one.layout(from, filepath.Join(a.dir, modelFolder+"-"+strconv.Itoa(i)), name)
+			if err != nil {
+				return nil, err
+			}
+			l.Kind = api.ImportFolder
+			all = append(all, l)
+		}
+		return all, nil
 	}
-	if kind == api.ImportONNX && (entered || loose == "") {
-		kind = api.ImportFolder
+	l, err := t.layout(from, filepath.Join(a.dir, modelFolder), hint)
+	if l.Kind = kind; kind == api.ImportONNX && (entered || l.loose == "") {
+		l.Kind = api.ImportFolder
+	}
+	return []Layout{l}, err
+}
+
+// layout makes a model folder of the tree's files.
+func (t *tree) layout(from *Area, dir, hint string) (l Layout, err error) {
+	found, labels, err := from.recognise(t)
+	if err != nil {
+		return l, err
+	}
+	l.Dir = dir
+	var moves []move
+	if found != nil {
+		moves, l.Notes, t.name = found.moves(t), found.notes, cmp.Or(found.name, t.name)
+	} else if moves, l.loose, err = t.arrange(); err != nil {
+		return l, err
 	}
 	switch {
 	case t.name != "":
 		hint = t.name
-	case loose != "" && strings.TrimSuffix(loose, path.Ext(loose)) != "model", hint == "":
-		hint = loose
+	case l.loose != "" && strings.TrimSuffix(l.loose, path.Ext(l.loose)) != "model", hint == "":
+		hint = cmp.Or(l.loose, hint)
 	}
-	l := Layout{Kind: kind, Name: ModelName(hint), Dir: filepath.Join(a.dir, modelFolder)}
-	if err := from.build(l.Dir, moves); err != nil {
-		return Layout{}, err
+	l.Name = ModelName(hint)
+	if err := from.build(dir, moves); err != nil {
+		return l, err
+	}
+	if len(labels) > 0 {
+		text := strings.Join(labels, "\n") + "\n"
+		if err := durable.Replace(filepath.Join(dir, labelsName), []byte(text), 0o644); err != nil {
+			return l, err
+		}
+		l.Notes = append(l.Notes, fmt.Sprintf("%s has %d class names; label_filename of an output in config.pbtxt "+
+			"attaches them", labelsName, len(labels)))
 	}
 	return l, l.describe()
 }
@@ -103,7 +153,8 @@ func (t *tree) here() (files, folders []string) {
 func (t *tree) enter() (entered bool) {
 	for {
 		files, folders := t.here()
-		if len(files) > 0 || len(folders) != 1 || isVersion(folders[0]) || modelFile(folders[0]) != "" {
+		if len(files) > 0 || len(folders) != 1 || isVersion(folders[0]) || modelFile(folders[0]) != "" ||
+			folders[0] == "MAR-INF" {
 			return entered
 		}
 		t.name, entered = folders[0], true
@@ -133,7 +184,7 @@ func (t *tree) arrange() (moves []move, loose string, err error) {
 		return nil, "", err
 	}
 	if loose == "" && !hasConfig {
-		return nil, "", t.noModel(folders)
+		return nil, "", t.noModel()
 	}
 	for _, f := range t.files {
 		m := as(f)
@@ -142,6 +193,8 @@ func (t *tree) arrange() (moves []move, loose string, err error) {
 		case loose == "" || first == "configs" || first == "warmup" || rest == "" && belongsToModel(f):
 		case strings.EqualFold(loose, "saved_model.pb"): // the inside of a SavedModel
 			m.to = path.Join("1", modelFile(loose), f)
+		case loose == strings.TrimSuffix(f, ".bin")+".xml": // OpenVINO finds the weights by the graph's name
+			m.to = "1/model.bin"
 		case first == loose:
 			m.to = path.Join("1", modelFile(loose), rest)
 		default:
@@ -207,8 +260,34 @@ func belongsToModel(name string) bool {
 }
 
 // noModel is the error for files without a model. It names what was found instead.
-func (t *tree) noModel(folders []string) error {
-	var models []string
+func (t *tree) noModel() error {
+	if models := t.models(); len(models) > 0 {
+		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time",
+			list(models))
+	}
+	return invalid("no model was found in %s; "+
+		"drop an .onnx file, a model folder (config.pbtxt, 1/model.onnx), or a zip of one", list(t.files))
+}
+
+// below is the tree of a folder in base.
+func (t *tree) below(folder string) *tree {
+	one := &tree{base: t.base + folder + "/", name: folder}
+	for _, f := range t.files {
+		if rest, ok := strings.CutPrefix(f, folder+"/"); ok {
+			one.files = append(one.files, rest)
+		}
+	}
+	return one
+}
+
+// models are the folders in base that are those of models, if base is a repository.
+func (t *tree) models() (models []string) {
+	files, folders := t.here()
+	if slices.ContainsFunc(slices.Concat(files, folders), func(n string) bool { return modelFile(n) != "" }) ||
+		slices.ContainsFunc(folders, isVersion) || slices.Contains(t.files, "MAR-INF/MANIFEST.json") ||
+		slices.Contains(files, "MLmodel") || slices.Contains(files, "model-settings.json") {
+		return nil
+	}
 	for _, d := range folders {
 		for _, f := range t.files {
 			rest, ok := strings.CutPrefix(f, d+"/")
@@ -219,12 +298,7 @@ func (t *tree) noModel(folders []string) error {
 			}
 		}
 	}
-	if len(models) > 0 {
-		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time",
-			list(models))
-	}
-	return invalid("no model was found in %s; "+
-		"drop an .onnx file, a model folder (config.pbtxt, 1/model.onnx), or a zip of one", list(t.files))
+	return models
 }
 
 func list(names []string) string {

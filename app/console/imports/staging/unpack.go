@@ -18,7 +18,7 @@ import (
 // archiveKind returns "zip", "tar" or "tgz" for the name of an archive that can be unpacked, else "".
 func archiveKind(name string) string {
 	switch lower := strings.ToLower(name); {
-	case strings.HasSuffix(lower, ".zip"):
+	case strings.HasSuffix(lower, ".zip"), strings.HasSuffix(lower, ".mar"): // TorchServe's
 		return "zip"
 	case strings.HasSuffix(lower, ".tar"):
 		return "tar"

@@ -1,0 +1,157 @@
+package staging
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// packages are files of other programs, and what becomes of them.
+var packages = map[string]struct {
+	files map[string]string
+	want  string // MODEL: files; or the error
+}{
+	"TorchServe with a graph": {map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"modelName":"cat","serializedFile":"net.pt","handler":"classifier"}}`,
+		"net.pt":                "graph", "handler.py": "code",
+		"index_to_name.json": `{"0":["n1","tench"],"1":["n2","dog"]}`},
+		"cat: 1/model.pt=graph labels.txt=tench\ndog\n"},
+	"TorchServe with ONNX": {map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"modelName":"cat","serializedFile":"net.onnx"}}`, "net.onnx": "graph",
+		"net.onnx.data": "weights"}, "cat: 1/model.onnx=graph 1/net.onnx.data=weights"},
+	"TorchServe without a graph": {map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"modelName":"cat","serializedFile":"w.pth","modelFile":"net.py"}}`,
+		"w.pth":                 "weights", "net.py": "code"}, "export it with torch.onnx.export"},
+	"TorchServe without its file": {map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"modelName":"cat","serializedFile":"net.pt"}}`},
+		"lacks its model file net.pt"},
+	"TorchServe that leads out": {map[string]string{
+		"MAR-INF/MANIFEST.json": `{"model":{"serializedFile":"../net.pt"}}`}, "names no model file"},
+	"TorchServe that is broken": {map[string]string{"MAR-INF/MANIFEST.json": `{`}, "cannot be read"},
+	"MLflow with ONNX": {map[string]string{
+		"MLmodel":    "flavors:\n  onnx:\n    data: model.onnx\n  python_function:\n    env: conda.yaml\n",
+		"model.onnx": "graph", "model.onnx.data": "weights", "requirements.txt": "mlflow", "conda.yaml": ""},
+		"pkg: 1/model.onnx=graph 1/model.onnx.data=weights"},
+	"MLflow with TensorFlow": {map[string]string{
+		"MLmodel":                      "flavors:\n  tensorflow:\n    saved_model_dir: tf2model\n",
+		"tf2model/saved_model.pb":      "graph",
+		"tf2model/variables/variables": "weights"},
+		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=weights"},
+	"MLflow with Python": {map[string]string{"MLmodel": "flavors:\n  sklearn:\n    pickled_model: model.pkl\n",
+		"model.pkl": "pickle"}, "log it with mlflow.onnx.log_model"},
+	"MLServer with ONNX": {map[string]string{
+		"model-settings.json": `{"name":"iris","implementation":"x.Onnx","parameters":{"uri":"./m/net.onnx"}}`,
+		"m/net.onnx":          "graph"}, "iris: 1/model.onnx=graph"},
+	"MLServer with scikit-learn": {map[string]string{
+		"model-settings.json": `{"implementation":"mlserver_sklearn.SKLearnModel","parameters":{"uri":"m.joblib"}}`,
+		"m.joblib":            "pickle"}, "the model of mlserver_sklearn.SKLearnModel has the model file m.joblib"},
+	"SavedModel": {map[string]string{"saved_model.pb": "graph", "variables/variables.index": "w"},
+		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables.index=w"},
+	"Ultralytics for OpenVINO": {map[string]string{
+		"metadata.yaml": "author: Ultralytics\nnames:\n  0: person\n  1: car\n",
+		"yolo.xml":      "graph", "yolo.bin": "weights"},
+		"pkg: 1/metadata.yaml=author: Ultralytics\nnames:\n  0: person\n  1: car\n 1/model.bin=weights " +
+			"1/model.xml=graph labels.txt=person\ncar\n"},
+	"timm": {map[string]string{"config.json": `{"label_names":["cat","dog"]}`, "model.onnx": "graph"},
+		`pkg: 1/config.json={"label_names":["cat","dog"]} 1/model.onnx=graph labels.txt=cat` + "\ndog\n"},
+	"Transformers": {map[string]string{"config.json": `{"id2label":{"1":"good","0":"bad"}}`, "model.onnx": "graph"},
+		`pkg: 1/config.json={"id2label":{"1":"good","0":"bad"}} 1/model.onnx=graph labels.txt=bad` + "\ngood\n"},
+}
+
+// Packages of other programs become model folders, or the error says why not and what to do.
+func TestPackagesOfOtherProgramsAreRecognised(t *testing.T) {
+	for name, tt := range packages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, err := NewArea(filepath.Join(t.TempDir(), "area"), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range slices.Sorted(maps.Keys(tt.files)) {
+				if err := a.Put("pkg/"+f, strings.NewReader(tt.files[f])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l, err := a.Arrange("pkg")
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = l.Name + ": " + strings.Join(contents(t, l.Dir), " ")
+			}
+			if (err != nil || got != tt.want) && (err == nil || !strings.Contains(got, tt.want)) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// contents lists the files of a folder with what is in them.
+func contents(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all = append(all, strings.TrimPrefix(path, dir+"/")+"="+string(b))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A repository of several models, as KServe's storage has it, is taken by ArrangeAll only.
+func TestArrangeAllTakesARepository(t *testing.T) {
+	a, err := NewArea(filepath.Join(t.TempDir(), "area"), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{"store/a/1/model.onnx", "store/a/config.pbtxt", "store/b/2/model.onnx",
+		"store/README.md"} {
+		if err := a.Put(f, strings.NewReader(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.Arrange("store"); err == nil || !strings.Contains(err.Error(), "looks like a model repository") {
+		t.Errorf("Arrange: %v", err)
+	}
+	all, err := a.ArrangeAll("store")
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, want := range []string{"a: 1/model.onnx=store/a/1/model.onnx config.pbtxt=store/a/config.pbtxt",
+		"b: 2/model.onnx=store/b/2/model.onnx"} {
+		if got := all[i].Name + ": " + strings.Join(contents(t, all[i].Dir), " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// FuzzManifests: no manifest leads out of the model folder, and none makes a panic.
+func FuzzManifests(f *testing.F) {
+	f.Add([]byte(`{"model":{"modelName":"cat","serializedFile":"a/net.onnx"}}`))
+	f.Add([]byte("flavors:\n  onnx:\n    data: a/net.onnx\nnames: {0: a}\n"))
+	f.Add([]byte(`{"name":"iris","parameters":{"uri":"./a/net.onnx"},"id2label":{"0":"x"}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		classNames(b)
+		for _, read := range []func(*tree, []byte) (*foreign, error){torchServe, mlflow, mlServer} {
+			files := &tree{files: []string{"a/net.onnx", "a/data", "net.py", "a.pb/saved_model.pb"}}
+			found, err := read(files, b)
+			if err != nil {
+				continue
+			}
+			for _, m := range found.moves(files) {
+				if !filepath.IsLocal(m.to) {
+					t.Errorf("%q leads to %q", b, m.to)
+				}
+			}
+		}
+	})
+}
