@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"time"
 )
 
 // Gauge is what a reading, such as the memory of a model, was in the minute that begins at StartUS.
@@ -42,4 +43,20 @@ func (s *Store) Gauges(ctx context.Context, name, model string, fromUS, toUS int
 		WHERE name = ? AND model = ? AND start_us >= ? AND start_us < ? ORDER BY start_us LIMIT 50000`,
 		name, model, fromUS, toUS)
 	return out, about(err, "readings of the machine")
+}
+
+// GaugeSteps returns all gauges of a model with FromUS <= start < ToUS in steps: the mean of the means, and the most.
+// They are in order of name and time. step is rounded up to whole minutes, and starts are multiples of it.
+func (s *Store) GaugeSteps(ctx context.Context, model string, fromUS, toUS int64, step time.Duration) ([]Gauge,
+	time.Duration, error) {
+	us := max(minute, (step.Microseconds()+minute-1)/minute*minute)
+	// The names are read by jumps in the primary key, because there are few of them in many rows.
+	out, err := all(ctx, s.r, func(g *Gauge) []any { return []any{&g.Name, &g.Model, &g.StartUS, &g.Mean, &g.Most} },
+		`WITH RECURSIVE names (name) AS (SELECT min(name) FROM gauge UNION ALL
+			SELECT (SELECT min(name) FROM gauge WHERE name > names.name) FROM names WHERE name IS NOT NULL)
+		SELECT names.name, model, start_us - start_us % ?1 AS at, avg(mean), max(most)
+		FROM names CROSS JOIN gauge ON gauge.name = names.name
+		WHERE model = ?2 AND start_us >= ?3 AND start_us < ?4 GROUP BY names.name, at ORDER BY names.name, at`,
+		us, model, fromUS-fromUS%us, toUS)
+	return out, time.Duration(us) * time.Microsecond, about(err, "readings of the machine")
 }

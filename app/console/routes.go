@@ -33,6 +33,7 @@ func (c *Console) serverRoutes() []route {
 		{"POST", "/api/client-errors", c.clientErrors.endpoint()},
 		{"GET", "/api/history", rest.Reply(c.history.Series)},
 		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
+		{"GET", "/api/history/machine", rest.Reply(c.history.Machine)},
 		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests)},
 		{"GET", "/api/alerts", rest.Reply(c.alerts.List)},
 		{"POST", "/api/alerts/{id}/dismiss", rest.Reply(c.alerts.Dismiss)},

@@ -45,6 +45,20 @@ export async function charts({ base, page, report, models }) {
     await page.goto(`${base}/#/history`);
   });
 
+  await report.step("the history has queue and machine; that of a day has the busiest versions and the total", async () => {
+    await page.goto(`${base}/#/history`);
+    for (const title of ["Requests in the queue (mean)", "CPU of the machine", "Memory of the machine"]) await page.getByRole("img", { name: title, exact: true }).locator("canvas").waitFor();
+    await axe(page, report, "history with the machine");
+    await send();
+    const ask = () => api(base, "GET", `/api/history?from=${Date.now() - 86_400_000}&to=${Date.now()}&most=1`);
+    const day = await eventually(ask, (h) => h.busy > 0);
+    report.check(day.series.length === 1 && day.busy >= 1 && day.total !== null, `of the busiest: ${day.series.length} series, ${day.busy} busy`);
+    await page.goto(`${base}/#/history?range=24h`);
+    await page.locator("figure .legend b").first().waitFor();
+    await shot(page, "75-history-day");
+    await axe(page, report, "history of a day");
+  });
+
   await report.step("a chart is saved as CSV and PNG", async () => {
     await page.goto(`${base}/#/history`);
     await page.locator("figure canvas").first().waitFor();

@@ -7,6 +7,30 @@ type History struct {
 	// StepMs is the step used.
 	StepMs int64        `json:"stepMs"`
 	Series List[Series] `json:"series"`
+	// Total is the sum of all versions that fit the query, without latencies; nil unless the query has most=n. Then
+	// Series has only the n busiest of the Busy versions with requests, and Models has the names of all models.
+	Total  *Series      `json:"total"`
+	Busy   int          `json:"busy"`
+	Models List[string] `json:"models"`
+}
+
+// MachineHistory answers GET /api/history/machine: what the machine took, or one model.
+type MachineHistory struct {
+	FromMs int64 `json:"fromMs"`
+	ToMs   int64 `json:"toMs"`
+	// StepMs is the step used.
+	StepMs   int64         `json:"stepMs"`
+	Readings List[Reading] `json:"readings"`
+}
+
+// Reading is a column of readings. TMs is the start of each step, ascending; a step without a record is left out.
+type Reading struct {
+	// Name is cpu and gpu0, gpu1 and so on (the busy share, 0 to 1), memory and gpu_memory0 and so on (bytes in use). Of
+	// a model it is memory or gpu_memory.
+	Name string        `json:"name"`
+	TMs  List[int64]   `json:"tMs"`
+	Mean List[float64] `json:"mean"`
+	Most List[float64] `json:"most"`
 }
 
 // Series is the history of one model version in columns of equal length. TMs is the start of each step, ascending. A

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -103,9 +102,13 @@ func seriesQuery(q url.Values) (ask store.SampleQuery, err error) {
 	return ask, nil
 }
 
-// Series returns the time series of each version.
+// Series returns the time series of each version, or with most=n in the query those of the n busiest and the total.
 func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 	ask, err := seriesQuery(r.URL.Query())
+	if err != nil {
+		return out, err
+	}
+	most, err := numberOf(r.URL.Query(), "most", 0)
 	if err != nil {
 		return out, err
 	}
@@ -114,9 +117,12 @@ func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 		return out, err
 	}
 	out = api.History{FromMs: ask.FromUS / 1000, ToMs: ask.ToUS / 1000, StepMs: h.Store.StepFor(ask).Milliseconds()}
-	keys := slices.SortedFunc(maps.Keys(spans), func(a, b seriesKey) int {
-		return cmp.Or(strings.Compare(a.model, b.model), cmp.Compare(a.version, b.version))
-	})
+	keys := slices.SortedFunc(maps.Keys(spans), compareKeys)
+	if most > 0 {
+		if keys, err = h.busiest(r.Context(), ask, most, &out); err != nil {
+			return out, err
+		}
+	}
 	for _, k := range keys {
 		ask.Model, ask.Version = k.model, k.version
 		got, err := h.Store.Samples(r.Context(), ask)
@@ -131,6 +137,44 @@ func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 	return out, nil
 }
 
+// busiest returns the versions with the most requests, in the order of their names. It adds to out what the others need:
+// the total, and the names of all models.
+func (h *Handler) busiest(ctx context.Context, ask store.SampleQuery, most int64, out *api.History) ([]seriesKey,
+	error) {
+	totals, err := h.Store.Totals(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	out.Busy = len(totals.Series)
+	var keys []seriesKey
+	for _, s := range totals.Series[:min(most, int64(len(totals.Series)))] {
+		keys = append(keys, seriesKey{s.Model, s.Version})
+	}
+	slices.SortFunc(keys, compareKeys)
+	loaded, err := h.spans(ctx, store.SampleQuery{FromUS: ask.FromUS, ToUS: ask.ToUS}) // of all models
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	var together []store.Span
+	for k, spans := range loaded {
+		names[k.model] = true
+		if fits(k, ask) {
+			together = append(together, spans...)
+		}
+	}
+	out.Models = slices.Sorted(maps.Keys(names))
+	total := makeSeries(seriesKey{}, store.Samples{Step: totals.Step, FromUS: totals.FromUS, Points: totals.Points},
+		union(together), ask.ToUS)
+	out.Total = &total
+	return keys, nil
+}
+
+// fits reports whether a version is asked for.
+func fits(k seriesKey, q store.SampleQuery) bool {
+	return (q.Model == "" || k.model == q.Model) && (q.Version == 0 || k.version == q.Version)
+}
+
 // spans returns when each version was loaded, by version: as stored, and up to now for those that still are.
 func (h *Handler) spans(ctx context.Context, q store.SampleQuery) (map[seriesKey][]store.Span, error) {
 	stored, err := h.Store.Spans(ctx, q.Model, q.Version, q.FromUS, q.ToUS)
@@ -139,11 +183,10 @@ func (h *Handler) spans(ctx context.Context, q store.SampleQuery) (map[seriesKey
 	}
 	out := map[seriesKey][]store.Span{}
 	for _, p := range append(stored, h.Recorder.Loaded()...) {
-		if q.Model != "" && p.Model != q.Model || q.Version != 0 && p.Version != q.Version ||
-			p.ToUS <= q.FromUS || p.FromUS >= q.ToUS {
+		k := seriesKey{p.Model, p.Version}
+		if !fits(k, q) || p.ToUS <= q.FromUS || p.FromUS >= q.ToUS {
 			continue
 		}
-		k := seriesKey{p.Model, p.Version}
 		if i := slices.IndexFunc(out[k], func(o store.Span) bool { return o.FromUS == p.FromUS }); i >= 0 {
 			out[k][i].ToUS = max(out[k][i].ToUS, p.ToUS) // the stored start of a span that goes on
 			continue

@@ -1,7 +1,10 @@
 package history
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"nereid/app/console/api"
@@ -81,6 +84,23 @@ func latencies(seconds []store.Sample) (p50, p99 *float64) {
 type seriesKey struct {
 	model   string
 	version int64
+}
+
+func compareKeys(a, b seriesKey) int {
+	return cmp.Or(strings.Compare(a.model, b.model), cmp.Compare(a.version, b.version))
+}
+
+// union returns the time that any of the spans covers, as spans that do not overlap.
+func union(spans []store.Span) (out []store.Span) {
+	slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.FromUS, b.FromUS) })
+	for _, p := range spans {
+		if n := len(out); n > 0 && p.FromUS <= out[n-1].ToUS {
+			out[n-1].ToUS = max(out[n-1].ToUS, p.ToUS)
+			continue
+		}
+		out = append(out, store.Span{FromUS: p.FromUS, ToUS: p.ToUS})
+	}
+	return out
 }
 
 // makeSeries arranges samples in columns: one entry for each step in which the version was loaded or did something.

@@ -494,6 +494,34 @@ export interface History {
   /** StepMs is the step used. */
   stepMs: number;
   series: Series[];
+  /**
+   * Total is the sum of all versions that fit the query, without latencies; nil unless the query has most=n. Then
+   * Series has only the n busiest of the Busy versions with requests, and Models has the names of all models.
+   */
+  total: Series | null;
+  busy: number;
+  models: string[];
+}
+
+/** MachineHistory answers GET /api/history/machine: what the machine took, or one model. */
+export interface MachineHistory {
+  fromMs: number;
+  toMs: number;
+  /** StepMs is the step used. */
+  stepMs: number;
+  readings: Reading[];
+}
+
+/** Reading is a column of readings. TMs is the start of each step, ascending; a step without a record is left out. */
+export interface Reading {
+  /**
+   * Name is cpu and gpu0, gpu1 and so on (the busy share, 0 to 1), memory and gpu_memory0 and so on (bytes in use). Of
+   * a model it is memory or gpu_memory.
+   */
+  name: string;
+  tMs: number[];
+  mean: number[];
+  most: number[];
 }
 
 /**

@@ -119,6 +119,8 @@ export interface HistoryQuery {
   from: number;
   to: number;
   step?: number;
+  /** Only so many of the busiest versions, and the total. */
+  most?: number;
 }
 export interface EventsQuery {
   from?: number;
@@ -225,6 +227,8 @@ export const client = {
 
   history: (q: HistoryQuery, s?: AbortSignal) =>
     json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),
+  machineHistory: (q: HistoryQuery, s?: AbortSignal) =>
+    json<api.MachineHistory>("GET", "/api/history/machine" + query({ ...q }), undefined, s),
   events: (q: EventsQuery, s?: AbortSignal) =>
     json<api.Events>("GET", "/api/history/events" + query({ ...q }), undefined, s),
   requests: (q: RequestsQuery, s?: AbortSignal) => json<api.Requests>("GET", "/api/requests" + query({ ...q }), undefined, s),

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { csv, frame, stepFor, sum } from "./frame";
+import type { Series } from "../api.gen";
+import { csv, frame, stepFor, sum, waiting } from "./frame";
 
 describe("frame", () => {
   it("shows a gap where nothing was recorded", () => {
@@ -26,4 +27,12 @@ describe("csv", () => {
   it("has UTC times, empty fields for gaps, and quotes", () => {
     expect(csv([[0, 1.5], [1, null], [null, 2]], ["a", 'b, "c"'])).toBe('time,a,"b, ""c"""\r\n1970-01-01T00:00:00.000Z,1,\r\n1970-01-01T00:00:01.500Z,,2\r\n');
   });
+});
+
+it("the queue's length follows from the rate of requests that ended and how long they waited", () => {
+  const s: Series = {
+    model: "m", version: "1", tMs: [0, 1000, 2000], requests: [20, 0, 10], failures: [10, 0, 0], qps: [20, 0, 10], queueUs: [500_000, null, 1000],
+    p50Us: [], p95Us: [], p99Us: [], computeUs: [], batchMean: [],
+  };
+  expect(waiting(s)).toEqual({ tMs: s.tMs, values: [5, 0, 0.01] });
 });

@@ -21,6 +21,12 @@ export const failing = (s: Series): Track => ({
   values: s.failures.map((n, i) => (n === 0 ? 0 : (n / (s.requests[i] || n)) * (s.qps[i] ?? 0))),
 });
 
+/** The mean number of requests that wait in the queue: by Little's law those that end per second, times how long they waited. */
+export const waiting = (s: Series): Track => ({
+  tMs: s.tMs,
+  values: failing(s).values.map((failed, i) => (((s.qps[i] ?? 0) - (failed ?? 0)) * (s.queueUs[i] ?? 0)) / 1e6),
+});
+
 /** The sum of the tracks at each time; where no track has a value, there is none. */
 export function sum(tracks: readonly Track[]): Track {
   const at = new Map<number, number>();

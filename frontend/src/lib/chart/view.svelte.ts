@@ -23,8 +23,17 @@ export class ChartView {
   readonly events = new Loaded<Events>();
   private fetchedMs = 0;
 
-  /** model "": all models. */
-  constructor(private readonly model: string) {}
+  private only = "";
+
+  /** model "": all models. most: how many of them are fetched for a range that is not live; 0 is all. */
+  constructor(private readonly model: string, private readonly most = 0) {}
+
+  /** The model whose series are fetched, of a view of all models; "" is all. */
+  filter(model: string): void {
+    if (this.only === model) return;
+    this.only = model;
+    if (this.fetchedMs !== 0) this.refresh();
+  }
 
   private get range() {
     return ranges.find((r) => r.id === this.rangeID);
@@ -93,7 +102,8 @@ export class ChartView {
     this.fetchedMs = Date.now();
     const window = { model: this.model, from: Math.floor(this.fromMs), to: Math.ceil(this.toMs) };
     const step = this.range?.step ?? stepFor(this.toMs - this.fromMs);
-    void this.history.run((s) => client.history({ ...window, step }, s));
+    const busiest = this.most > 0 && (!this.range || step > 1000) ? { model: this.only, most: this.most } : {};
+    void this.history.run((s) => client.history({ ...window, ...busiest, step }, s));
     void this.events.run((s) => client.events({ ...window, limit: 200 }, s));
   }
 
@@ -115,7 +125,7 @@ export class ChartView {
     void live.nowMs;
     const h = this.history.value;
     if (!h) return [];
-    if (h.stepMs > 1000 || !this.range) return h.series;
+    if (h.stepMs > 1000 || h.total || !this.range) return h.series;
     const out = h.series.map((s) => extend(s, live.ring(s.model, s.version), this.fromMs));
     const have = new Set(out.map((s) => versionKey(s.model, s.version)));
     for (const [key, ring] of live.rings) {
@@ -158,8 +168,8 @@ export function extend(s: Series, ring: SampleRing | undefined, fromMs: number):
 }
 
 /** A view for a component: it follows the address and the stream, and ends with the component. */
-export function chartView(model: string): ChartView {
-  const view = new ChartView(model);
+export function chartView(model: string, most = 0): ChartView {
+  const view = new ChartView(model, most);
   onDestroy(() => (view.history.cancel(), view.events.cancel()));
   $effect.pre(() => {
     void router.route;

@@ -33,7 +33,7 @@ describe("extend", () => {
 
 describe("the address", () => {
   it("has the range and the scale, and a view takes them from it", () => {
-    vi.spyOn(client, "history").mockResolvedValue({ fromMs: 0, toMs: 0, stepMs: 1000, series: [] });
+    vi.spyOn(client, "history").mockResolvedValue({ fromMs: 0, toMs: 0, stepMs: 1000, series: [], total: null, busy: 0, models: [] });
     vi.spyOn(client, "events").mockResolvedValue({ events: [], more: false });
     location.hash = "#/history?model=m";
     const a = new ChartView("");
@@ -58,4 +58,20 @@ it("groups events that repeat, the newest first", () => {
   const e = (id: number, text: string) => ({ id, tMs: id, kind: "load" as const, severity: "info" as const, model: "m", version: "", text, durationMs: 0, revision: 0, config: "" });
   const g = groups([e(4, "a"), e(3, "b"), e(2, "a"), e(1, "a")]);
   expect(g.events.map((x) => [x.id, g.counts.get(x.id)])).toEqual([[4, 3], [3, 1]]);
+});
+
+describe("many models", () => {
+  it("asks for the busiest and the total of a day, and again for a model, but for all of the last minutes", () => {
+    const asked = vi.spyOn(client, "history").mockResolvedValue({ fromMs: 0, toMs: 0, stepMs: 120_000, series: [], total: null, busy: 0, models: [] });
+    vi.spyOn(client, "events").mockResolvedValue({ events: [], more: false });
+    location.hash = "#/history";
+    const view = new ChartView("", 8);
+    view.pick("24h");
+    expect(asked.mock.lastCall?.[0]).toMatchObject({ model: "", most: 8 });
+    view.filter("m");
+    expect(asked.mock.lastCall?.[0]).toMatchObject({ model: "m", most: 8 });
+    view.pick("5m");
+    expect(asked.mock.lastCall?.[0]).toMatchObject({ model: "" });
+    expect(asked.mock.lastCall?.[0]).not.toHaveProperty("most");
+  });
 });
