@@ -98,7 +98,8 @@
 //
 // History and live data
 //
-//	GET    /api/history?model=&version=&from=&to=&step= → History  invalid
+//	GET    /api/history?model=&version=&from=&to=&step=&most= → History  invalid
+//	GET    /api/history/machine?model=&from=&to=&step= → MachineHistory  invalid
 //	GET    /api/history/events?from=&to=&model=&kind=&limit=&before= → Events  invalid
 //	GET    /api/refused → Refused
 //	GET    /api/alerts → Alerts

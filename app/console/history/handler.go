@@ -137,7 +137,7 @@ func (h *Handler) Series(r *http.Request) (out api.History, err error) {
 	return out, nil
 }
 
-// busiest returns the versions with the most requests, in the order of their names. It adds to out what the others need:
+// busiest returns the versions with the most requests, in the order of their names. It adds to out what others need:
 // the total, and the names of all models.
 func (h *Handler) busiest(ctx context.Context, ask store.SampleQuery, most int64, out *api.History) ([]seriesKey,
 	error) {
