@@ -35,7 +35,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop package setup-nfpm loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop package test-package setup-nfpm loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -65,6 +65,7 @@ help:
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
+	@echo "  make test-package   install the packages into a clean Debian and use them; as root (300 MB, once)"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---
@@ -189,6 +190,15 @@ test-gpu: gpu-here setup-python build
 	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -tags "$$tags" -ldflags "$$ldflags" -run '^TestGPU' ./engine/backend/onnxruntime || status=1; \
 	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py build/conformance/test_cuda_binding.py -v -rP || status=1; \
 	exit $$status
+
+# A clean Debian. The tests run without network, so it has what packages depend on or recommend.
+PACKAGE_ROOT := $(CACHE)/package-root.tar
+$(PACKAGE_ROOT):
+	build/setup/system.sh package
+	mmdebstrap --variant=minbase --include=python3-minimal,python3-numpy,passwd,man-db bookworm $@
+test-package: package setup-python setup-system $(PACKAGE_ROOT)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PACKAGES=build/bin/packages ROOT_TAR=$(PACKAGE_ROOT) \
+	  unshare --net --mount $(PY) -m pytest build/conformance/packages.py -q -rP
 
 test-openvino: $(ORT)
 	@test -d $(CACHE)/openvino/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target=$(CACHE)/openvino onnxruntime-openvino==1.24.1
