@@ -42,7 +42,11 @@ func (s *server) openData(context.Context) error {
 // openStore opens the history. Inference matters more than its record: a history that cannot be opened is replaced by
 // one in memory, and the log and the page say so.
 func (s *server) openStore(ctx context.Context) error {
-	s.store, s.storeError = store.Open(ctx, s.data.Path, access.StoreOptions(s.data.Path))
+	o := access.StoreOptions(s.data.Path)
+	if o.KeepRequests = s.c.Requests.Keep; o.KeepRequests == 0 {
+		o.KeepRequests = -1
+	}
+	s.store, s.storeError = store.Open(ctx, s.data.Path, o)
 	if s.storeError == nil {
 		s.warn(s.store.Warnings()...)
 		return nil
@@ -50,7 +54,7 @@ func (s *server) openStore(ctx context.Context) error {
 	s.warn(fmt.Sprintf("the history cannot be opened and is kept in memory until the server stops; what was recorded "+
 		"before is untouched: %v", s.storeError))
 	var err error
-	s.store, err = store.OpenMemory(ctx, store.Options{})
+	s.store, err = store.OpenMemory(ctx, store.Options{KeepRequests: -1})
 	return err
 }
 

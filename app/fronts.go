@@ -29,6 +29,7 @@ import (
 	"nereid/engine/requests"
 	"nereid/engine/restrict"
 	"nereid/engine/tensor"
+	"nereid/store"
 )
 
 // fronts are the servers of the program's endpoints.
@@ -61,9 +62,9 @@ func (s *server) openFronts(context.Context) error {
 	f := s.fronts
 	f.engine, f.memory = s.engine, tensor.NewBudget(requestMemory(f.c.RequestMemory))
 	f.refusals = refusals.New()
-	if f.c.RecordRequests {
+	if f.c.Requests.Record {
 		f.requests = requests.New()
-		s.requests = requestlog.New(f.requests)
+		s.requests = requestlog.New(f.requests, s.keepRequests())
 	}
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
@@ -82,6 +83,14 @@ func (s *server) openFronts(context.Context) error {
 		return s.openConsole()
 	}
 	return nil
+}
+
+// keepRequests is how requests are kept; nil: they are not.
+func (s *server) keepRequests() func([]store.Request) bool {
+	if !s.c.History || s.c.Requests.Keep == 0 || s.storeError != nil {
+		return nil
+	}
+	return s.store.RecordRequests
 }
 
 // requestMemory returns how many bytes requests and responses may use: limit, or if that is 0 a quarter of the memory.

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	pruneRows  = 2000        // rows removed in one transaction, to keep it short
-	pruneAgain = time.Second // between two transactions while there is more to remove
-	prunePages = 1000        // free pages returned to the file system in one step
+	pruneRows   = 2000        // rows removed in one transaction, to keep it short
+	pruneAgain  = time.Second // between two transactions while there is more to remove
+	fewRequests = 10_000      // so many stay when the database is above its size
+	prunePages  = 1000        // free pages returned to the file system in one step
 
 	// clockJump is the difference between the wall clock and the monotonic clock that counts as a jump: the clock was
 	// set, or the machine was suspended. After a jump nothing is removed because of its age for clockTrust, so that one
@@ -59,6 +60,11 @@ func (p *pruner) remove(ctx context.Context) (more bool, err error) {
 	var removed int64
 	if !now.Before(p.trusted) {
 		if removed, err = p.removeOld(ctx, now); err != nil {
+			return false, err
+		}
+	}
+	if removed == 0 {
+		if removed, err = p.removeRequests(ctx, p.s.opt.KeepRequests); err != nil {
 			return false, err
 		}
 	}
@@ -138,8 +144,12 @@ func (p *pruner) removeSamples(ctx context.Context, table string, beforeUS int64
 		beforeUS, pruneRows)
 }
 
-// removeOldest removes the oldest twentieth of the finest samples of which many are left, or else the oldest events.
+// removeOldest removes the oldest requests but for some, or else the oldest twentieth of the finest samples of which
+// many are left, or else the oldest events.
 func (p *pruner) removeOldest(ctx context.Context) (int64, error) {
+	if n, err := p.removeRequests(ctx, fewRequests); n > 0 || err != nil {
+		return n, err
+	}
 	for _, level := range levels {
 		var first, last sql.NullInt64
 		err := p.s.w.QueryRowContext(ctx, `SELECT min(start_us), max(start_us) FROM `+level.table).Scan(&first, &last)

@@ -16,13 +16,16 @@ type Options struct {
 	// KeepSeconds, KeepMinutes and KeepHours are how long samples of a second (default 24 h), of a minute (30 days) and
 	// of an hour (2 years) are kept. KeepEvents is how long events are kept (1 year).
 	KeepSeconds, KeepMinutes, KeepHours, KeepEvents time.Duration
-	// MaxBytes limits the database file (default 1 GiB). Above it, the oldest samples are removed first, then the
-	// oldest events. Configuration revisions and settings are never removed.
+	// MaxBytes limits the database file (default 1 GiB). Above it, the oldest requests are removed first, then
+	// the oldest samples, then the oldest events. Configuration revisions and settings are never removed.
 	MaxBytes int64
-	// QueueLength is how many calls of RecordSamples, and how many events, may wait for the writer (default 1024).
+	// KeepRequests is how many requests are kept (default 1,000,000; negative: none). The oldest are removed.
+	KeepRequests int
+	// QueueLength is how many calls of RecordSamples and RecordRequests, and how many events, may wait for the writer
+	// (default 1024).
 	QueueLength int
-	// MaxPending is how many samples, and how many events, wait in memory while the database cannot be written
-	// (default 50,000 each).
+	// MaxPending is how many samples, requests and events wait in memory while the database cannot be written (default
+	// 50,000 each).
 	MaxPending int
 	// PruneEvery is how often the limits are enforced (default 1 min).
 	PruneEvery time.Duration
@@ -39,6 +42,7 @@ func (o Options) withDefaults() Options {
 	o.KeepHours = cmp.Or(o.KeepHours, 730*day)
 	o.KeepEvents = cmp.Or(o.KeepEvents, 365*day)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
+	o.KeepRequests = cmp.Or(o.KeepRequests, 1_000_000)
 	o.QueueLength = cmp.Or(o.QueueLength, 1024)
 	o.MaxPending = cmp.Or(o.MaxPending, 50_000)
 	o.PruneEvery = cmp.Or(o.PruneEvery, time.Minute)
@@ -65,13 +69,14 @@ type Store struct {
 
 	w, r *sql.DB // the writer's single connection, and those of readers; in memory they are the same
 
-	samples chan []Sample
-	events  chan Event
-	spans   chan []Span
-	ops     chan *op
-	stop    chan struct{} // closed by Close
-	done    chan struct{} // closed by the writer when it has ended
-	once    sync.Once
+	samples  chan []Sample
+	events   chan Event
+	spans    chan []Span
+	requests chan []Request
+	ops      chan *op
+	stop     chan struct{} // closed by Close
+	done     chan struct{} // closed by the writer when it has ended
+	once     sync.Once
 
 	eventID atomic.Int64 // the last ID that was assigned
 
@@ -81,15 +86,15 @@ type Store struct {
 
 // Health is the state of writing.
 type Health struct {
-	// DroppedSamples and DroppedEvents count rows that were dropped since Open. Reasons: a queue was full, the database
-	// could not be written for too long, or the rows were invalid.
-	DroppedSamples, DroppedEvents uint64
+	// DroppedSamples, DroppedEvents and DroppedRequests count rows that were dropped since Open. Reasons: a queue was
+	// full, the database could not be written for too long, or the rows were invalid.
+	DroppedSamples, DroppedEvents, DroppedRequests uint64
 	// WriteErrors counts failed transactions since Open.
 	WriteErrors uint64
 	// Failing is true from a failed write until one succeeds; LastError is the reason of the latest failure.
 	Failing   bool
 	LastError string
-	// Pending is how many samples and events wait in memory for a database that cannot be written.
+	// Pending is how many samples, requests and events wait in memory for a database that cannot be written.
 	Pending int
 	// Bytes is the size of the database file when the limits were last enforced.
 	Bytes int64
@@ -105,12 +110,13 @@ func start(ctx context.Context, path string, w, r *sql.DB, o Options, warnings [
 	o = o.withDefaults()
 	s := &Store{
 		path: path, opt: o, warnings: warnings, w: w, r: r,
-		samples: make(chan []Sample, o.QueueLength),
-		events:  make(chan Event, o.QueueLength),
-		spans:   make(chan []Span, o.QueueLength),
-		ops:     make(chan *op),
-		stop:    make(chan struct{}),
-		done:    make(chan struct{}),
+		samples:  make(chan []Sample, o.QueueLength),
+		events:   make(chan Event, o.QueueLength),
+		spans:    make(chan []Span, o.QueueLength),
+		requests: make(chan []Request, o.QueueLength),
+		ops:      make(chan *op),
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	s.eventID.Store(lastEvent)
 	for _, text := range warnings {
@@ -170,7 +176,8 @@ func offer[T any](s *Store, queue chan<- T, v T) bool {
 	}
 }
 
-// Flush waits until the samples and events that were recorded before it are written, or returns why they are not.
+// Flush waits until the samples, requests and events that were recorded before it are written, or returns why they are
+// not.
 func (s *Store) Flush(ctx context.Context) error { return s.durable(ctx, nil) }
 
 // op is a write for which its caller waits.

@@ -14,15 +14,16 @@ const (
 
 // writer is the state of the goroutine that writes. Only that goroutine uses it.
 type writer struct {
-	s       *Store
-	samples []Sample // not yet written, oldest first
-	events  []Event
-	spans   []Span
-	series  map[seriesKey]int64
-	wait    time.Duration // until the next try after a failure; 0 when the last write succeeded
-	retry   *time.Timer
-	prune   *time.Timer
-	pruner  pruner
+	s        *Store
+	samples  []Sample // not yet written, oldest first
+	events   []Event
+	spans    []Span
+	requests []Request
+	series   map[seriesKey]int64
+	wait     time.Duration // until the next try after a failure; 0 when the last write succeeded
+	retry    *time.Timer
+	prune    *time.Timer
+	pruner   pruner
 }
 
 func (s *Store) run() {
@@ -45,6 +46,9 @@ func (s *Store) run() {
 			w.flush(false)
 		case p := <-s.spans:
 			w.spans = append(w.spans, p...)
+			w.flush(false)
+		case batch := <-s.requests:
+			w.requests = append(w.requests, batch...)
 			w.flush(false)
 		case o := <-s.ops:
 			o.done <- w.serve(o)
@@ -69,6 +73,8 @@ func (w *writer) take() {
 			w.events = append(w.events, e)
 		case p := <-w.s.spans:
 			w.spans = append(w.spans, p...)
+		case batch := <-w.s.requests:
+			w.requests = append(w.requests, batch...)
 		default:
 			more = false
 		}
@@ -78,6 +84,10 @@ func (w *writer) take() {
 	w.samples, w.events = w.samples[lostSamples:], w.events[lostEvents:]
 	w.spans = w.spans[max(len(w.spans)-limit, 0):] // the caller repeats spans
 	w.s.dropped(lostSamples, lostEvents)
+	if lost := len(w.requests) - limit; lost > 0 {
+		w.requests = w.requests[lost:]
+		w.s.droppedRequests(lost)
+	}
 }
 
 func (s *Store) dropped(samples, events int) {
@@ -95,7 +105,7 @@ func (s *Store) dropped(samples, events int) {
 func (w *writer) flush(now bool) error {
 	w.take()
 	defer w.updatePending()
-	if w.wait > 0 && !now || len(w.samples)+len(w.events)+len(w.spans) == 0 {
+	if w.wait > 0 && !now || len(w.samples)+len(w.events)+len(w.spans)+len(w.requests) == 0 {
 		return nil
 	}
 	err := w.inTx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
@@ -105,12 +115,15 @@ func (w *writer) flush(now bool) error {
 		if err := w.writeSpans(ctx, tx); err != nil {
 			return err
 		}
+		if err := w.writeRequests(ctx, tx); err != nil {
+			return err
+		}
 		return writeEvents(ctx, tx, w.events)
 	})
 	switch {
 	case err == nil:
 		w.recovered()
-		w.samples, w.events, w.spans = nil, nil, nil
+		w.samples, w.events, w.spans, w.requests = nil, nil, nil, nil
 	case isTransient(err):
 		clear(w.series) // their rows may have been rolled back
 		w.failed(err)
@@ -118,14 +131,15 @@ func (w *writer) flush(now bool) error {
 		clear(w.series)
 		w.failed(err)
 		w.s.dropped(len(w.samples), len(w.events))
-		w.samples, w.events, w.spans = nil, nil, nil
+		w.s.droppedRequests(len(w.requests))
+		w.samples, w.events, w.spans, w.requests = nil, nil, nil, nil
 	}
 	return err
 }
 
 func (w *writer) updatePending() {
 	w.s.mu.Lock()
-	w.s.health.Pending = len(w.samples) + len(w.events)
+	w.s.health.Pending = len(w.samples) + len(w.events) + len(w.requests)
 	w.s.mu.Unlock()
 }
 

@@ -27,6 +27,12 @@ import (
 	"nereid/engine/trace"
 )
 
+// Requests says what is recorded of requests: only metadata.
+type Requests struct {
+	Record bool
+	Keep   int // how many of them the history keeps
+}
+
 // Config is what the command line and the environment say.
 type Config struct {
 	Help bool // the user asked for the usage text
@@ -39,9 +45,8 @@ type Config struct {
 	ExitOnError   bool
 	OpenBrowser   bool
 	History       bool // the server records its history
-	// RecordRequests: the server records the metadata of requests.
-	RecordRequests bool
-	DataDir        string // never empty, unless AsTriton
+	Requests      Requests
+	DataDir       string // never empty, unless AsTriton
 	// DefaultDataDir: the user did not choose DataDir.
 	DefaultDataDir bool
 
@@ -115,8 +120,9 @@ func Default(asTriton bool) *Config {
 		address = "0.0.0.0"
 	}
 	c := &Config{
-		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true, RecordRequests: true,
-		Trace: trace.Options{Settings: trace.Default()},
+		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
+		Requests: Requests{Record: true, Keep: 1_000_000},
+		Trace:    trace.Options{Settings: trace.Default()},
 		Log: logging.Options{
 			Settings: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"},
 		},

@@ -325,7 +325,10 @@ func (c *Config) ownOptions() []option {
 		opt("record-requests", "boolean",
 			"Records the metadata of requests for the page: the last 8192 in memory, and with history those that "+
 				"failed, were refused or slow, and a sample of the others in the data folder. Default: true.",
-			boolean(&c.RecordRequests)),
+			boolean(&c.Requests.Record)),
+		opt("keep-requests", "count",
+			"How many requests the history keeps, in about 250 bytes each; the oldest are removed. 0 keeps none. "+
+				"Default: 1000000.", integer(0, 100_000_000, &c.Requests.Keep)),
 		opt("data-dir", "path",
 			"Where the server keeps its data: history, revisions, trash, the first repository. Default: "+
 				"NEREID_DATA_DIR, else ~/.local/share/nereid.", text(&c.DataDir)),

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSlowIsAboveTheHoursPercentile(t *testing.T) {
-	k, now := New(requests.New()), time.Now()
+	k, now := New(requests.New(), nil), time.Now()
 	slow := func(took time.Duration, o requests.Outcome) bool {
 		start := infer.Stamp(time.Hour)
 		return k.see(&requests.Record{Model: "m", Version: 1, Outcome: o, Received: start,
@@ -44,7 +44,7 @@ func TestSlowIsAboveTheHoursPercentile(t *testing.T) {
 
 func TestRequestsWithoutAModelAreNotSlow(t *testing.T) {
 	l := requests.New()
-	k := New(l)
+	k := New(l, nil)
 	for range 2 * fewest {
 		l.Add(requests.HTTP, nil, "", 200, "", "")
 	}

@@ -3,6 +3,7 @@
 import collections
 import json
 import shutil
+import subprocess
 import threading
 
 import numpy as np
@@ -11,7 +12,8 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
-from harness import REFERENCE, ROOT, Server
+from harness import LOADGEN, REFERENCE, ROOT, Server
+from test_soak import build_loadgen
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the page is ours")
 
@@ -154,4 +156,96 @@ def test_requests_are_not_recorded_if_the_option_says_so(tmp_path):
     with Server(tmp_path / "models", tmp_path / "work", "--record-requests=false") as server:
         with httpclient.InferenceServerClient(server.http) as http:
             http.infer("add_sub", inputs(httpclient))
-        assert shown(server) == {"requests": [], "next": 0, "more": False, "missed": 0, "leftOut": 0, "off": True}
+        assert shown(server) == {"requests": [], "next": 0, "more": False, "missed": 0, "leftOut": 0, "off": True, "keeps": False,
+                                 "oldestMs": 0}
+
+
+def ordinary(server, count):
+    """Sends requests until the server has counted so many."""
+    def counted():
+        reply = server.request("GET", "/v2/models/add_sub/stats")
+        return json.loads(reply.body)["model_stats"][0]["inference_stats"]["success"]["count"]
+
+    while counted() < count:
+        done = subprocess.run(
+            [LOADGEN, "-json", "-u", server.http, "-m", "add_sub", "-in", "INPUT0:FP32:1,16;INPUT1:FP32:1,16", "-c", "16",
+             "-w", "0s", "-d", "500ms"], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["errors"] == 0, done.stdout
+
+
+def test_problems_are_kept_over_many_ordinary_requests_and_a_restart(tmp_path):
+    build_loadgen()
+    models(tmp_path / "models", ["add_sub"])
+    moody = tmp_path / "models" / "moody"
+    (moody / "1").mkdir(parents=True)
+    shutil.copy2(ROOT / "build/conformance/python/moody.py", moody / "1/model.py")
+    tensor = '[ { name: "%sPUT0" data_type: TYPE_INT32 dims: [ -1 ] } ]'
+    (moody / "config.pbtxt").write_text(f'backend: "python" input {tensor % "IN"} output {tensor % "OUT"}')
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        with httpclient.InferenceServerClient(server.http) as http:
+            number = httpclient.InferInput("INPUT0", [1], "INT32")
+            number.set_data_from_numpy(np.array([1], np.int32))
+            for model, what, name in (("moody", [number], "it-failed"), ("add_sub", [], "it-was-refused")):
+                with pytest.raises(InferenceServerException):
+                    http.infer(model, what, request_id=name)
+        when_idle(server, 2)
+        ordinary(server, 20_000)
+        oldest = min(r["id"] for r in shown(server, "/api/requests?show=problems&limit=1000")["requests"])
+        check_kept(server)
+        page = shown(server, "/api/requests?limit=100")
+        seen = []
+        while page["requests"]:  # all pages
+            seen += [r["id"] for r in page["requests"]]
+            page = shown(server, f"/api/requests?limit=1000&before={seen[-1]}")
+        assert seen == sorted(set(seen), reverse=True) and not page["more"]
+        assert 8192 < len(seen) < 20_000  # those in memory, and a sample of the others
+        assert server.stop() == 0
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        check_kept(server)
+        got = shown(server, "/api/requests?limit=100")
+        assert got["more"] and got["keeps"] and got["oldestMs"] * 1000 == pytest.approx(oldest, abs=1)
+        assert all(r["outcome"] == "ok" or r["requestId"] for r in got["requests"])
+
+
+def check_kept(server):
+    """The two requests with a problem are found by each filter, and explain themselves."""
+    for query, want in (("show=failed", ["it-failed"]), ("show=refused", ["it-was-refused"]),
+                        ("model=moody", ["it-failed"]), ("id=it-failed", ["it-failed"]),
+                        ("text=CODE%201", ["it-failed"]), ("show=failed&model=add_sub", []),
+                        ("show=refused&client=127.0.0.1", ["it-was-refused"]), ("show=failed&to=1000", [])):
+        got = shown(server, f"/api/requests?{query}")["requests"]
+        assert [r["requestId"] for r in got] == want, query
+    failed, = shown(server, "/api/requests?show=failed")["requests"]
+    got = shown(server, f"/api/requests?show=failed&from={int(failed['tMs'])}&to={int(failed['tMs']) + 2}")["requests"]
+    assert got == [failed]
+    assert (failed["status"], failed["model"], failed["version"]) == (500, "moody", "1") and failed["durationUs"] > 0
+    assert shown(server, f"/api/requests/{failed['id']}")["request"] == failed
+
+
+def test_no_more_requests_are_kept_than_the_option_says(tmp_path):
+    models(tmp_path / "models", ["add_sub"])
+    with Server(tmp_path / "models", tmp_path / "work", "--keep-requests=0") as server:
+        with httpclient.InferenceServerClient(server.http) as http:
+            with pytest.raises(InferenceServerException):
+                http.infer("absent", inputs(httpclient))
+        when_idle(server, 1)
+        assert not shown(server)["keeps"]
+        assert server.stop() == 0
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        got = shown(server)
+        assert got["requests"] == [] and got["keeps"] and got["oldestMs"] == 0
+
+
+def test_steps_are_kept_with_their_request(tmp_path):
+    models(tmp_path / "models", ["add_sub"])
+    (tmp_path / "models" / "twice" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "twice" / "config.pbtxt").write_text(ENSEMBLE)
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        with httpclient.InferenceServerClient(server.http) as http:
+            http.infer("twice", inputs(httpclient))
+        parent, = when_idle(server, 1)
+        assert server.stop() == 0
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        assert shown(server)["requests"] == [parent]
+        check_steps(server, parent, "ensemble", ["add_sub", "add_sub"])
+        assert len(shown(server, "/api/requests?model=add_sub")["requests"]) == 2

@@ -4,7 +4,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"nereid/engine/infer"
 )
@@ -17,7 +16,7 @@ const chunk = 256
 
 // Log has the last requests. It is safe for concurrent use. Nothing is recorded with a nil Log.
 type Log struct {
-	ids    atomic.Int64
+	last   atomic.Int64 // the last ID
 	active sync.Pool
 	half   chan struct{} // see Half
 
@@ -29,7 +28,6 @@ type Log struct {
 // New makes an empty Log.
 func New() *Log {
 	l := &Log{ring: make([]Record, Size), half: make(chan struct{}, 1)}
-	l.ids.Store(time.Now().UnixMicro()) // requests are fewer than microseconds, so IDs rise over restarts
 	l.active.New = func() any { return &Active{log: l} }
 	return l
 }
@@ -47,9 +45,20 @@ func (l *Log) Begin(protocol string, client net.Addr, received infer.Stamp) *Act
 
 func (l *Log) begin(protocol string, client net.Addr, received infer.Stamp) *Active {
 	a := l.active.Get().(*Active)
-	a.Record = Record{ID: l.ids.Add(1), Protocol: protocol, Client: client, Received: received}
+	a.Record = Record{ID: l.id(received), Protocol: protocol, Client: client, Received: received}
 	a.users.Store(1)
 	return a
+}
+
+// id returns the ID of a request that began at a moment.
+func (l *Log) id(began infer.Stamp) int64 {
+	at := began.Time().UnixMicro()
+	for {
+		last := l.last.Load()
+		if id := max(at, last+1); l.last.CompareAndSwap(last, id) {
+			return id
+		}
+	}
 }
 
 // Add records a request that is refused before it is an inference.

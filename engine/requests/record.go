@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"cmp"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -44,8 +45,10 @@ const (
 
 // Record is one request. A stamp of 0 means that the request did not come that far.
 type Record struct {
-	ID     int64 // rises with the begin of requests, also over restarts of the server
+	// ID is when the request began, in microseconds since 1970, or one more than the last ID.
+	ID     int64
 	Parent int64 // the ID of the request whose execution made this one; 0: a client made it
+	Root   int64 // the first of the parents; 0: a client made it
 
 	Protocol string
 	Client   net.Addr // nil: a model made it
@@ -230,8 +233,9 @@ func (a *Active) fail(err error) {
 
 // Child implements infer.Record.
 func (a *Active) Child(kind string) infer.Record {
-	c := a.log.begin(kind, nil, 0)
-	c.Parent = a.ID
+	c := a.log.begin(kind, nil, infer.Now())
+	c.Received = 0
+	c.Parent, c.Root = a.ID, cmp.Or(a.Root, a.ID)
 	return c
 }
 

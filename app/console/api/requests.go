@@ -13,11 +13,14 @@ type Requests struct {
 	LeftOut int `json:"leftOut"`
 	// Off: the server does not record requests.
 	Off bool `json:"off"`
+	// Keeps: the server keeps requests in its data folder. The oldest of them began at OldestMs; 0: there is none.
+	Keeps    bool    `json:"keeps"`
+	OldestMs float64 `json:"oldestMs"`
 }
 
 // Request is one request. A model's request has a Parent.
 type Request struct {
-	// ID rises with the begin of requests.
+	// ID is when it began, in microseconds since 1970, or one more than the last ID.
 	ID     int64 `json:"id"`
 	Parent int64 `json:"parent"`
 	// TMs is when it began, in milliseconds since 1970, with a fraction.

@@ -8,6 +8,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
 	record "nereid/engine/requests"
+	"nereid/store"
 )
 
 const (
@@ -20,9 +21,10 @@ type filter struct {
 	show          show
 	model, client string
 	id            string // the client's
-	text          string // in lower case
-	after         int64  // the first number of the log; -1: all
-	before        int64  // an ID; 0: all
+	text          string
+	from, to      int64 // milliseconds since 1970: from <= began < to; 0: all
+	after         int64 // the first number of the log; -1: all
+	before        int64 // an ID; 0: all
 	limit         int
 }
 
@@ -40,7 +42,7 @@ const (
 
 func filterOf(q url.Values) (f filter, err error) {
 	f = filter{show: show(q.Get("show")), model: q.Get("model"), client: q.Get("client"), id: q.Get("id"),
-		text: strings.ToLower(strings.TrimSpace(q.Get("text"))), after: -1}
+		text: strings.TrimSpace(q.Get("text")), after: -1}
 	switch f.show {
 	case showAll, showFailed, showRefused, showCancelled, showSlow, showProblems:
 	default:
@@ -48,7 +50,8 @@ func filterOf(q url.Values) (f filter, err error) {
 			rest.Quote(string(f.show)))
 	}
 	limit := int64(pageSize)
-	for name, to := range map[string]*int64{"after": &f.after, "before": &f.before, "limit": &limit} {
+	for name, to := range map[string]*int64{"after": &f.after, "before": &f.before, "limit": &limit,
+		"from": &f.from, "to": &f.to} {
 		text := q.Get(name)
 		if text == "" {
 			continue
@@ -66,7 +69,7 @@ func filterOf(q url.Values) (f filter, err error) {
 
 // matches reports whether a record is selected. Requests that models made are selected by the name of their model.
 func (f *filter) matches(r *record.Record) bool {
-	return (f.before == 0 || r.ID < f.before) && f.shows(r) &&
+	return (f.before == 0 || r.ID < f.before) && r.ID >= f.from*1000 && (f.to == 0 || r.ID < f.to*1000) && f.shows(r) &&
 		(f.model == r.Model || f.model == "" && r.Parent == 0) &&
 		(f.client == "" || f.client == r.Host()) && (f.id == "" || f.id == r.RequestID()) && f.contains(r)
 }
@@ -92,10 +95,40 @@ func (f *filter) contains(r *record.Record) bool {
 	if f.text == "" {
 		return true
 	}
+	text := lower(f.text)
 	for _, s := range []string{r.Model, r.RequestID(), r.Text, r.Target, r.Host(), r.Cause} {
-		if strings.Contains(strings.ToLower(s), f.text) {
+		if strings.Contains(lower(s), text) {
 			return true
 		}
 	}
 	return false
+}
+
+// lower changes the letters of ASCII, as the store compares them.
+func lower(s string) string {
+	return strings.Map(func(c rune) rune {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c
+	}, s)
+}
+
+// query is the filter for the store.
+func (f *filter) query() store.RequestQuery {
+	q := store.RequestQuery{Model: f.model, Client: f.client, RequestID: f.id, Text: f.text, FromUS: f.from * 1000,
+		ToUS: f.to * 1000, BeforeID: f.before, Limit: f.limit + 1}
+	switch f.show {
+	case showAll:
+	case showSlow:
+		q.Slow = true
+	case showProblems:
+		q.Slow = true
+		for _, o := range []record.Outcome{record.Failed, record.Refused, record.Cancelled} {
+			q.Outcomes = append(q.Outcomes, o.String())
+		}
+	default:
+		q.Outcomes = []string{string(f.show)}
+	}
+	return q
 }

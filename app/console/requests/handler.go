@@ -10,14 +10,17 @@ import (
 	"nereid/app/console/rest"
 	"nereid/app/requestlog"
 	record "nereid/engine/requests"
+	"nereid/store"
 )
 
 // Handler serves the routes about requests.
 type Handler struct {
 	Keeper *requestlog.Keeper // nil: requests are not recorded
+	Store  *store.Store
 }
 
-// List returns the requests that match a filter: the newest, those before an ID, or those that ended since a moment.
+// List returns the requests that match a filter: the newest, or those before an ID, in memory and in the history; or
+// those that ended since a moment.
 func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
@@ -31,13 +34,26 @@ func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 	if from < 0 {
 		from = log.Oldest()
 	}
-	var found []record.Record
+	var found []store.Request
 	out.Next, out.Missed = log.Since(from, func(_ int64, r *record.Record) {
 		if f.matches(r) {
-			found = append(found, *r)
+			found = append(found, requestlog.Row(r))
 		}
 	})
-	slices.SortFunc(found, func(a, b record.Record) int { return cmp.Compare(b.ID, a.ID) })
+	if out.Keeps = h.Keeper.Keeps(); out.Keeps && f.after < 0 {
+		kept, err := h.Store.Requests(r.Context(), f.query())
+		if err != nil {
+			return out, err
+		}
+		found = append(found, kept...)
+		oldest, err := h.Store.OldestRequest(r.Context())
+		if err != nil {
+			return out, err
+		}
+		out.OldestMs = float64(oldest) / 1000
+	}
+	found = ordered(found)
+	slices.Reverse(found)
 	if n := len(found) - f.limit; n > 0 {
 		found = found[:f.limit]
 		if out.LeftOut = n; f.after < 0 {
@@ -50,6 +66,12 @@ func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 	return out, nil
 }
 
+// ordered sorts requests by their IDs and leaves one of each.
+func ordered(list []store.Request) []store.Request {
+	slices.SortFunc(list, func(a, b store.Request) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(list, func(a, b store.Request) bool { return a.ID == b.ID })
+}
+
 // Get returns one request with its steps.
 func (h *Handler) Get(r *http.Request) (out api.RequestDetail, err error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
@@ -60,29 +82,39 @@ func (h *Handler) Get(r *http.Request) (out api.RequestDetail, err error) {
 		return out, rest.Errorf(api.CodeNotFound, "this server does not record requests; see --record-requests")
 	}
 	log := h.Keeper.Log()
-	var found *record.Record
-	var others []record.Record
+	var own record.Record
+	var all []store.Request
 	log.Since(log.Oldest(), func(_ int64, r *record.Record) {
 		if r.ID == id {
-			own := *r
-			found = &own
-		} else if r.Parent != 0 {
-			others = append(others, *r)
+			own = *r
+		}
+		if r.ID == id || r.Parent != 0 {
+			all = append(all, requestlog.Row(r))
 		}
 	})
-	if found == nil {
-		return out, rest.Errorf(api.CodeNotFound, "request %d is no longer in memory", id)
+	if h.Keeper.Keeps() {
+		kept, err := h.Store.RequestFamily(r.Context(), id)
+		if err != nil {
+			return out, err
+		}
+		all = append(all, kept...)
 	}
-	out.Request = apiRequest(found)
-	slices.SortFunc(others, func(a, b record.Record) int { return cmp.Compare(a.ID, b.ID) })
+	all = ordered(all)
+	out.AheadBatches, out.AheadRows = ahead(log, &own)
 	family := map[int64]bool{id: true} // parents have smaller IDs than their children
-	for i := range others {
-		if family[others[i].Parent] {
-			family[others[i].ID] = true
-			out.Steps = append(out.Steps, apiRequest(&others[i]))
+	found := false
+	for i := range all {
+		switch q := &all[i]; {
+		case q.ID == id:
+			out.Request, found = apiRequest(q), true
+		case family[q.Parent]:
+			family[q.ID] = true
+			out.Steps = append(out.Steps, apiRequest(q))
 		}
 	}
-	out.AheadBatches, out.AheadRows = ahead(log, found)
+	if !found {
+		return out, rest.Errorf(api.CodeNotFound, "request %d was not kept, or is too old", id)
+	}
 	return out, nil
 }
 
@@ -106,27 +138,23 @@ func ahead(log *record.Log, r *record.Record) (batches, rows int) {
 	return len(seen), rows
 }
 
-func apiRequest(r *record.Record) api.Request {
+func apiRequest(r *store.Request) api.Request {
 	out := api.Request{
-		ID: r.ID, Parent: r.Parent, TMs: float64(r.Began().Time().UnixMicro()) / 1000, Protocol: r.Protocol,
-		Client: r.Host(), Model: r.Model, RequestID: r.RequestID(), Outcome: api.Outcome(r.Outcome.String()),
-		Slow: r.Slow, Cached: r.Cached, Status: r.Status, Cause: r.Cause, Text: r.Text, Target: r.Target,
-		BytesIn: int64(r.BytesIn), BytesOut: int64(r.BytesOut), Responses: r.Responses, Rows: r.Rows,
-		Instance: r.Ran.Instance, DurationUs: us(int64(r.Ended().Sub(r.Began()))),
-		BusyUs: us(int64(r.Busy())),
+		ID: r.ID, Parent: r.Parent, TMs: float64(r.TimeUS) / 1000, Protocol: r.Protocol, Client: r.Client,
+		Model: r.Model, RequestID: r.RequestID, Outcome: api.Outcome(r.Outcome), Slow: r.Slow, Cached: r.Cached,
+		Status: r.Status, Cause: r.Cause, Text: r.Text, Target: r.Target, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+		Responses: r.Responses, Rows: r.Rows, Instance: r.Instance, BatchRows: r.BatchRows,
+		BatchRequests: r.BatchRequests, BusyUs: us(r.BusyNS), BusyRows: r.BusyRows, BusyRequests: r.BusyRequests,
 	}
 	if r.Version > 0 {
 		out.Version = strconv.FormatInt(r.Version, 10)
 	}
-	if out.Instance != "" {
-		out.BatchRows, out.BatchRequests = r.Ran.Rows, r.Ran.Requests
+	var all int64
+	for _, ns := range r.PhasesNS {
+		all += ns
+		out.PhasesUs = append(out.PhasesUs, us(ns))
 	}
-	if out.BusyUs > 0 {
-		out.BusyRows, out.BusyRequests = r.Ran.Before.Rows, r.Ran.Before.Requests
-	}
-	for _, d := range r.Phases() {
-		out.PhasesUs = append(out.PhasesUs, us(int64(d)))
-	}
+	out.DurationUs = us(all)
 	return out
 }
 

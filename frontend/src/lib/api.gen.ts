@@ -1219,11 +1219,14 @@ export interface Requests {
   leftOut: number;
   /** Off: the server does not record requests. */
   off: boolean;
+  /** Keeps: the server keeps requests in its data folder. The oldest of them began at OldestMs; 0: there is none. */
+  keeps: boolean;
+  oldestMs: number;
 }
 
 /** Request is one request. A model's request has a Parent. */
 export interface Request {
-  /** ID rises with the begin of requests. */
+  /** ID is when it began, in microseconds since 1970, or one more than the last ID. */
   id: number;
   parent: number;
   /** TMs is when it began, in milliseconds since 1970, with a fraction. */
