@@ -37,6 +37,39 @@ export async function configuring({ base, page, report, model }) {
     }
   });
 
+  await report.step("the form changes single fields of the text, the text the form, and comments stay", async () => {
+    await open();
+    const before = await editorText(page);
+    await setEditor(page, before.replace(/dynamic_batching \{[^}]*\}\n?/, "").trimEnd() + "\n# mine\ndynamic_batching {\n  max_queue_delay_microseconds: 100 # short\n}\n");
+    await button("Form").click();
+    const line = (text) => page.locator(".cm-line", { hasText: text }).waitFor();
+    const edit = async (label, value) => {
+      await page.getByLabel(label).fill(value);
+      await page.keyboard.press("Tab");
+    };
+    await edit("Wait for others, in µs", "250");
+    await line("max_queue_delay_microseconds: 250 # short");
+    await edit("Preferred sizes", "2, 4");
+    await line("preferred_batch_size: [ 2, 4 ]");
+    await page.getByLabel("Versions to serve").selectOption("all");
+    await line("version_policy { all { } }");
+    await page.getByLabel("Answer equal requests").focus();
+    await page.keyboard.press("Space");
+    await line("response_cache { enable: true }");
+    await button("Add a request of zeros").click();
+    await line('name: "zeros');
+    await page.getByText("No faults found").waitFor();
+    await shot(page, "09-form");
+    await axe(page, report, "configuration form");
+    const text = await editorText(page);
+    report.check(text.includes("# mine\ndynamic_batching {"), `comments and order stay: ${text}`);
+    await setEditor(page, text.replace("microseconds: 250", "microseconds: 42"));
+    await page.waitForFunction(() => [...document.querySelectorAll("fieldset input")].some((i) => i.value === "42"));
+    await button("Discard changes").click();
+    await page.locator(".cm-line", { hasText: "# mine" }).waitFor({ state: "detached" });
+    report.check((await editorText(page)) === before, "nothing is left after discarding");
+  });
+
   await report.step("the backend judges parameters while typing", async () => {
     await open();
     const before = await editorText(page);

@@ -53,7 +53,7 @@ export function withGroups(text: string, groups: readonly InstanceGroup[]): stri
 }
 
 /** Removes a range, and its line if nothing else is on it. */
-function without(text: string, r: Range): string {
+export function without(text: string, r: Range): string {
   const line = text.lastIndexOf("\n", r.from - 1) + 1;
   const nl = text.indexOf("\n", r.to);
   const end = nl < 0 ? text.length : nl;
