@@ -22,6 +22,7 @@ const about = `Brings models into a model repository.
 
 Usage:
   nereid get -r FOLDER [options] SOURCE
+  nereid get --gallery
 
 SOURCE is one of
   https://host/path/file      an .onnx file, or an archive; http only to this machine
@@ -42,7 +43,7 @@ server that serves the repository finds the model in poll mode; else use nereid 
 
 type getter struct {
 	repository, name, sha256, python, dataDir, tokenFile string
-	replace, allowCode, asJSON                           bool
+	replace, allowCode, asJSON, gallery                  bool
 	most                                                 int // MiB
 
 	env    *command.Env
@@ -65,6 +66,7 @@ func (o *getter) sections() []command.Section {
 		command.Opt("--python", "PATH", "the interpreter whose pip is used; default python3", &o.python),
 		command.Opt("--token-file", "FILE", "the file with a hub's token; default: HF_TOKEN, or that of Hugging "+
 			"Face's tools", &o.tokenFile),
+		command.Opt("--gallery", "", "lists models that are known to work, and their sources", &o.gallery),
 		command.Opt("--json", "", "prints JSON", &o.asJSON),
 	}}}
 }
@@ -79,6 +81,8 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		err = command.FlagError("nereid get", err)
+	case o.gallery:
+		return e.ExitStatus(o.printGallery(e.Stdout), usage)
 	case flags.NArg() == 0:
 		err = errors.New("name a source; nereid get --help shows the use")
 	default:

@@ -206,8 +206,8 @@ func (f *foreign) moves(t *tree) (moves []move) {
 }
 
 // classNames finds the names of classes in a manifest of JSON or YAML: an object from numbers to names, or a list. It
-// is under id2label (Transformers), names (Ultralytics) or label_names (timm), or the whole file (TorchServe). classNames
-// returns nil if there are none.
+// is under id2label (Transformers), names (Ultralytics) or label_names (timm), or the whole file (TorchServe).
+// classNames returns nil if there are none.
 func classNames(b []byte) []string {
 	var whole map[string]any
 	if json.Unmarshal(b, &whole) != nil {
