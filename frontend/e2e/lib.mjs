@@ -3,7 +3,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { chromium, firefox } from "playwright-core";
 
 const require = createRequire(import.meta.url);
 const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -45,11 +45,20 @@ export class Report {
   }
 }
 
-/** Starts Chromium (NEREID_CHROMIUM, default /usr/bin/chromium). Errors of the page are failures. */
-export async function open(base, report, options = {}) {
-  const executablePath = process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium";
+/** True if the tests run in Firefox (NEREID_BROWSER=firefox), false in Chromium. */
+export const inFirefox = process.env.NEREID_BROWSER === "firefox";
+
+/** Starts the browser: NEREID_CHROMIUM or NEREID_FIREFOX is its path. */
+function launch() {
+  // Firefox as distributions ship it: Playwright drives it by WebDriver BiDi.
+  if (inFirefox) return firefox.launch({ channel: "moz-firefox", executablePath: process.env.NEREID_FIREFOX ?? "/usr/bin/firefox-esr" });
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : []; // Chromium's sandbox refuses root
-  const browser = await chromium.launch({ executablePath, args });
+  return chromium.launch({ executablePath: process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium", args });
+}
+
+/** Starts the browser and opens the page. Errors of the page are failures. */
+export async function open(base, report, options = {}) {
+  const browser = await launch();
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
   report.page = page;
@@ -104,8 +113,9 @@ export async function axe(page, report, name) {
   report.check(true, `axe on ${name}`);
 }
 
-/** Drops files or folders on the page with real entries, as a desktop does. */
+/** Drops files or folders on the page: in Chromium with real entries, as a desktop does. */
 export async function drop(page, paths, at = { x: 700, y: 500 }) {
+  if (inFirefox) return dropByScript(page, paths);
   const cdp = await page.context().newCDPSession(page);
   const data = { items: [], files: paths, dragOperationsMask: 1 };
   for (const type of ["dragEnter", "dragOver"]) await cdp.send("Input.dispatchDragEvent", { type, ...at, data });
@@ -125,6 +135,19 @@ export async function drop(page, paths, at = { x: 700, y: 500 }) {
     }
   }
   await cdp.detach();
+}
+
+/** Drops files by events of a script, because WebDriver BiDi has no drops of files. */
+async function dropByScript(page, paths) {
+  const input = await page.evaluateHandle(() => Object.assign(document.createElement("input"), { type: "file", multiple: true }));
+  await input.setInputFiles(paths);
+  await input.evaluate((el) => {
+    const dataTransfer = new DataTransfer();
+    for (const file of el.files) dataTransfer.items.add(file);
+    for (const type of ["dragenter", "dragover", "drop"]) {
+      document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+    }
+  });
 }
 
 /** A request to the console, as the page sends it. */
