@@ -1,6 +1,6 @@
 """Runs the browser tests of the GUI (frontend/e2e) against a server with a copy of models-sample.
 
-usage: e2e.py        NEREID is the path of the program, NEREID_SHOTS the folder for screenshots
+usage: e2e.py [firefox]        in Chromium, or the main jobs in Firefox. NEREID is the path of the program, NEREID_SHOTS the folder for screenshots
 """
 
 import os
@@ -16,6 +16,7 @@ from harness import ROOT, Server  # noqa: E402
 
 
 def main() -> int:
+    browser, script = ("firefox", "e2e/firefox.mjs") if sys.argv[1:] == ["firefox"] else ("chromium", "e2e/run.mjs")
     with tempfile.TemporaryDirectory(prefix="nereid-e2e-") as work:
         repo = pathlib.Path(work) / "models"
         shutil.copytree(ROOT / "models-sample", repo)
@@ -23,8 +24,8 @@ def main() -> int:
         empty.mkdir(parents=True)
         polls = ["--model-control-mode=poll", "--repository-poll-secs=1"]
         with Server(repo, work, *polls) as server, Server(empty, empty.parent, *polls) as other:
-            done = subprocess.run(["node", "e2e/run.mjs", server.ui, other.ui], cwd=ROOT / "frontend", timeout=1500,
-                                  env={**os.environ, "NEREID_PYTHON": sys.executable})
+            done = subprocess.run(["node", script, server.ui, other.ui], cwd=ROOT / "frontend", timeout=1500,
+                                  env={**os.environ, "NEREID_BROWSER": browser, "NEREID_PYTHON": sys.executable})
         print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
         return done.returncode
 

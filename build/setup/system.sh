@@ -14,6 +14,7 @@ for group in "$@"; do
   case $group in
     test)
       need_command chromium chromium
+      need_command firefox-esr firefox-esr
       need_command Xvfb xvfb
       need_command xdotool xdotool
       need_command import imagemagick

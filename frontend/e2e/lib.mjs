@@ -22,6 +22,8 @@ export class Report {
   elsewhere = []; // requests to other servers
   /** Set when there is a page: a failing step takes a screenshot. */
   page = null;
+  /** Why a step is not run, by its name. */
+  skips = {};
 
   check(ok, what) {
     if (ok) {
@@ -33,6 +35,10 @@ export class Report {
   }
 
   async step(name, f) {
+    if (name in this.skips) {
+      console.log(`skip ${name}: ${this.skips[name]}`); // runtests counts these lines
+      return;
+    }
     const start = Date.now();
     try {
       await f();
@@ -113,9 +119,8 @@ export async function axe(page, report, name) {
   report.check(true, `axe on ${name}`);
 }
 
-/** Drops files or folders on the page: in Chromium with real entries, as a desktop does. */
+/** Drops files or folders on the page with real entries, as a desktop does. Only in Chromium. */
 export async function drop(page, paths, at = { x: 700, y: 500 }) {
-  if (inFirefox) return dropByScript(page, paths);
   const cdp = await page.context().newCDPSession(page);
   const data = { items: [], files: paths, dragOperationsMask: 1 };
   for (const type of ["dragEnter", "dragOver"]) await cdp.send("Input.dispatchDragEvent", { type, ...at, data });
@@ -135,19 +140,6 @@ export async function drop(page, paths, at = { x: 700, y: 500 }) {
     }
   }
   await cdp.detach();
-}
-
-/** Drops files by events of a script, because WebDriver BiDi has no drops of files. */
-async function dropByScript(page, paths) {
-  const input = await page.evaluateHandle(() => Object.assign(document.createElement("input"), { type: "file", multiple: true }));
-  await input.setInputFiles(paths);
-  await input.evaluate((el) => {
-    const dataTransfer = new DataTransfer();
-    for (const file of el.files) dataTransfer.items.add(file);
-    for (const type of ["dragenter", "dragover", "drop"]) {
-      document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
-    }
-  });
 }
 
 /** A request to the console, as the page sends it. */

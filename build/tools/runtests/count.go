@@ -176,6 +176,9 @@ func stepTests(log []byte) []test {
 			tests = append(tests, test{name: duration.ReplaceAllString(name, ""), result: passed})
 		} else if name, ok := strings.CutPrefix(line, "FAIL "); ok {
 			tests = append(tests, test{name: name, result: failed, output: name})
+		} else if line, ok := strings.CutPrefix(line, "skip "); ok {
+			name, reason, _ := strings.Cut(line, ": ")
+			tests = append(tests, test{name: name, result: skipped, output: reason})
 		} else if strings.HasPrefix(line, "again ") && len(tests) > 0 {
 			tests[len(tests)-1].again++
 		}

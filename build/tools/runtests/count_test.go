@@ -61,11 +61,11 @@ func TestGoTests(t *testing.T) {
 }
 
 func TestStepTests(t *testing.T) {
-	log := "noise\nok   drop a file (12 ms)\nagain the drop was lost\nFAIL save: no button\n1 failed\n"
+	log := "noise\nok   drop a file (12 ms)\nagain the drop was lost\nFAIL save: no button\nskip go back: why\n1 failed\n"
 	got := stepTests([]byte(log))
-	if len(got) != 2 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" ||
-		got[0].again != 1 {
-		t.Errorf("stepTests = %+v; want one passed and one failed", got)
+	if len(got) != 3 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" ||
+		got[0].again != 1 || got[2].result != skipped || got[2].name != "go back" || got[2].output != "why" {
+		t.Errorf("stepTests = %+v; want one passed, one failed and one skipped", got)
 	}
 }
 

@@ -76,6 +76,8 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		pytest("conformance", reports, "not soak and not desktop and not frameworks", 40*time.Minute),
 		{name: "e2e", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py"},
 			env: []string{"NEREID_SHOTS=" + path("e2e")}, parse: fromSteps},
+		{name: "firefox", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py", "firefox"},
+			env: []string{"NEREID_SHOTS=" + path("firefox")}, parse: fromSteps},
 		pytest("desktop", reports, "desktop", 20*time.Minute, "SHOTS="+path("desktop")),
 		pytest("soak", reports, "soak", soakLimit, "NEREID_SOAK="+soakLength),
 		h2spec,
