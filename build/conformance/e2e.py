@@ -1,6 +1,7 @@
 """Runs the browser tests of the GUI (frontend/e2e) against a server with a copy of models-sample.
 
-usage: e2e.py [firefox]        in Chromium, or the main jobs in Firefox. NEREID is the path of the program, NEREID_SHOTS the folder for screenshots
+usage: e2e.py [firefox]        all in Chromium, or the main jobs in Firefox. NEREID is the path of the program,
+                               NEREID_SHOTS the folder for screenshots
 """
 
 import os

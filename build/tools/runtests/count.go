@@ -167,8 +167,8 @@ func (l *goLog) buildOutput(pkg string) string {
 
 var duration = regexp.MustCompile(` \(\d+ ms\)$`)
 
-// stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them. A line
-// "again why" says that a test repeated something.
+// stepTests reads lines such as "ok   name (12 ms)", "FAIL name: why" and "skip name: why", as the browser tests print
+// them. A line "again why" says that a test repeated something.
 func stepTests(log []byte) []test {
 	var tests []test
 	for _, line := range strings.Split(string(log), "\n") {

@@ -61,7 +61,7 @@ func TestGoTests(t *testing.T) {
 }
 
 func TestStepTests(t *testing.T) {
-	log := "noise\nok   drop a file (12 ms)\nagain the drop was lost\nFAIL save: no button\nskip go back: why\n1 failed\n"
+	log := "noise\nok   drop a file (12 ms)\nagain it was lost\nFAIL save: no button\nskip go back: why\n1 failed\n"
 	got := stepTests([]byte(log))
 	if len(got) != 3 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" ||
 		got[0].again != 1 || got[2].result != skipped || got[2].name != "go back" || got[2].output != "why" {
