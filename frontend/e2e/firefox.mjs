@@ -96,6 +96,8 @@ const pages = {
 for (const theme of ["light", "dark"]) {
   await report.step(`every page in the ${theme} theme, with axe`, async () => {
     await page.emulateMedia({ colorScheme: theme });
+    const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    report.check((/^rgb\((\d+)/.exec(background)?.[1] < 128) === (theme === "dark"), `the ${theme} theme has the background ${background}`);
     for (const [name, [hash, finished]] of Object.entries(pages)) {
       await page.goto(`${base}/${hash}`);
       await page.locator(finished).first().waitFor();

@@ -69,6 +69,8 @@ export async function open(base, report, options = {}) {
   const page = await context.newPage();
   report.page = page;
   page.setDefaultTimeout(patience);
+  // The driver of Firefox cannot change the preferred theme, and does not say so.
+  if (inFirefox) page.emulateMedia = ({ colorScheme }) => chooseTheme(page, colorScheme);
   page.on("request", (r) => {
     const ours = r.url().startsWith(base + "/") || /^(data|blob|about|chrome-extension):/.test(r.url());
     report.asked++;
@@ -82,6 +84,16 @@ export async function open(base, report, options = {}) {
   });
   await page.goto(base + "/");
   return { browser, context, page };
+}
+
+/** Clicks the page's own button until the theme is chosen. */
+async function chooseTheme(page, theme) {
+  const name = "Theme: ";
+  const label = () => page.getByLabel(name).getAttribute("aria-label");
+  for (let now = await label(); !now.startsWith(name + theme); now = await label()) {
+    await page.getByLabel(name).click();
+    await page.getByLabel(now, { exact: true }).waitFor({ state: "detached" });
+  }
 }
 
 export async function shot(page, name) {
