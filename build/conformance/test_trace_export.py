@@ -172,3 +172,34 @@ def test_E042_spans_that_a_slow_collector_does_not_take_are_counted(good, tmp_pa
         assert s.log().count("spans were dropped") == 2  # the rest, at the exit
     spans = b"".join(body for _, body in c.bodies)
     assert sum(spans.count(b) for b in (b"InferRequest", b"triton.model_name", b"compute")) == 8
+
+
+CONTEXT = models.PYTHON_HEAD + """    def execute(self, requests):
+        says = [str(r.trace().get_context()) for r in requests]
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", np.array([s], object))]) for s in says]
+"""
+
+
+@pytest.mark.parametrize("mode", ["triton", "opentelemetry"])
+def test_D043_E042_a_python_model_sees_the_context_of_its_trace(tmp_path, mode):
+    """Also without a client's context. The parent in it is the span of the model, which the collector gets."""
+    folder = tmp_path / "models/m"
+    models.write(folder / "config.pbtxt", 'backend: "python"\n' + models.tensors("input", [("INPUT0", "INT32", [1])])
+                 + models.tensors("output", [("OUTPUT0", "STRING", [1])]))
+    models.write(folder / "1/model.py", CONTEXT)
+    client = "00-0123456789abcdef0123456789abcdef-fedcba9876543210-01"
+    value = {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [1]}]}
+    with Collector() as c:
+        options = ("level=TIMESTAMPS", "rate=1", f"mode={mode}", f"triton,file={tmp_path}/trace",
+                   f"opentelemetry,url={c.address}", "opentelemetry,bsp_schedule_delay=100")
+        with Server(tmp_path / "models", tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+            for headers in {}, {"traceparent": client}:
+                answer = s.post("/v2/models/m/infer", value, headers)
+                said = answer.json["outputs"][0]["data"][0]
+                if mode == "triton":
+                    assert said == "None"
+                    continue
+                version, trace, span, flags = json.loads(said)["traceparent"].split("-")
+                assert (version, flags) == ("00", "01") and (trace in client) == bool(headers) and span not in client
+                needed = bytes.fromhex(trace), bytes.fromhex(span), b"triton.model_name"
+                REFERENCE or until(lambda: any(all(n in body for n in needed) for _, body in c.bodies), 60, "the span is not sent")

@@ -27,6 +27,14 @@ type ActivityTrace interface {
 	Activity(name string, at Stamp)
 }
 
+// PropagatedTrace is a Trace that models pass on to other services.
+type PropagatedTrace interface {
+	Trace
+	// Propagate returns what an OpenTelemetry propagator extracts, a JSON object with "traceparent" and, if there is
+	// one, "tracestate". "": the trace has no spans.
+	Propagate() string
+}
+
 // Activity records in the request's trace, if it has one, that something happens in the backend now. In OpenTelemetry
 // traces, a name that ends in _START opens a span inside the one that is open. A name that ends in _END closes the last
 // open span. Every name is also an event. Safe for concurrent use until the final response.

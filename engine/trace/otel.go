@@ -71,6 +71,7 @@ type exporter struct {
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
 	queue    *spanQueue
+	ids      *idGenerator
 }
 
 const defaultURL = "http://localhost:4318/v1/traces"
@@ -108,8 +109,10 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 	q := &spanQueue{log: log}
 	batch = append(batch, func(o *sdk.BatchSpanProcessorOptions) { q.most = int64(o.MaxQueueSize) })
 	q.SpanProcessor = sdk.NewBatchSpanProcessor(&logged{SpanExporter: out, log: log, queue: q}, batch...)
-	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(q))
-	return &exporter{provider: p, tracer: p.Tracer("triton-server"), queue: q}, nil
+	ids := &idGenerator{}
+	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(q),
+		sdk.WithIDGenerator(ids))
+	return &exporter{provider: p, tracer: p.Tracer("triton-server"), queue: q, ids: ids}, nil
 }
 
 // endpoint returns the URL with its scheme. The SDK would ignore one that it cannot read.
@@ -226,6 +229,7 @@ func (x *exporter) add(tr *Trace) {
 	if first == 0 {
 		return
 	}
+	x.ids.next = api.SpanContextConfig{TraceID: tr.spans.trace, SpanID: newSpanID()}
 	ctx, root := x.tracer.Start(tr.context.into(context.Background()), "InferRequest",
 		api.WithTimestamp(first.Time()), api.WithSpanKind(api.SpanKindServer))
 	for _, m := range tr.marks {
@@ -275,6 +279,7 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	if tr.request != "" {
 		attrs = append(attrs, attribute.String("triton.request_id", strings.ToValidUTF8(tr.request, "\uFFFD")))
 	}
+	x.ids.next.SpanID = tr.spans.request
 	ctx, span := x.tracer.Start(ctx, tr.model, api.WithTimestamp(start.Time()), api.WithAttributes(attrs...))
 	if tr.failed != "" {
 		span.SetStatus(codes.Error, tr.failed)

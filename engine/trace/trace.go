@@ -42,6 +42,7 @@ type Trace struct {
 	parent  *Trace // nil: the request came from a client
 	root    *Trace
 	context Parent
+	spans   *spans // nil: the trace goes to a file
 
 	// users of a root: the front end, and the admitted requests, its own and its children's, without a final response.
 	users atomic.Int32
@@ -219,7 +220,7 @@ func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheLookup) {
 func (tr *Trace) Child() infer.Trace {
 	c := &Trace{
 		tracer: tr.tracer, setting: tr.setting, id: tr.tracer.ids.Add(1), parent: tr, root: tr.root,
-		version: infer.LatestVersion,
+		version: infer.LatestVersion, spans: tr.spans.child(),
 	}
 	tr.root.mu.Lock()
 	defer tr.root.mu.Unlock()

@@ -143,6 +143,9 @@ func (t *Tracer) Sample(model string, p Parent) *Trace {
 		return nil
 	}
 	tr := &Trace{tracer: t, setting: s, id: t.ids.Add(1), model: model, version: infer.LatestVersion, context: p}
+	if s.Mode == ModeOpenTelemetry {
+		tr.spans = newSpans(p)
+	}
 	tr.root = tr
 	tr.users.Store(1)
 	return tr

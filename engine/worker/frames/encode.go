@@ -184,6 +184,11 @@ func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 	}
 	binary.LittleEndian.PutUint32(e.buf[lengths:], uint32(len(e.buf)-at))
 	e.parameters(lengths+4, r.Parameters)
+	if t, ok := r.Trace.(infer.PropagatedTrace); ok {
+		text := t.Propagate()
+		binary.LittleEndian.PutUint32(e.buf[lengths+8:], uint32(len(text)))
+		e.buf = append(e.buf, text...)
+	}
 	return e.closeWithTensors(start, r.Inputs)
 }
 
