@@ -20,6 +20,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 	"nereid/engine/trace"
 	"nereid/store"
 )
@@ -68,6 +69,8 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 	}
 	o.Remotes, o.Backends, o.Machine = s.repos.remotes, s.backends.All, s.backends.Machine
 	o.Cache, o.Log, o.Events = s.cache, s.log, s.events()
+	s.fronts.memory = tensor.NewBudget(requestMemory(s.c.RequestMemory))
+	o.RequestMemory = s.fronts.memory
 	if s.engine, err = engine.New(o); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type fronts struct {
 // openFronts makes the servers. They do not serve yet.
 func (s *server) openFronts(context.Context) error {
 	f := s.fronts
-	f.engine, f.memory = s.engine, tensor.NewBudget(requestMemory(f.c.RequestMemory))
+	f.engine = s.engine
 	f.refusals = refusals.New()
 	if f.c.Requests.Record {
 		f.requests = requests.New()

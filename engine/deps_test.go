@@ -56,6 +56,7 @@ var layers = map[string]int{
 
 	"engine/repo/cloud":                   3,
 	"engine/instance":                     3,
+	"engine/shadow":                       3,
 	"engine/device/nvml":                  3,
 	"engine/device/cuda":                  3,
 	"engine/backend/python":               3,

@@ -327,6 +327,9 @@ func (e *Engine) RemoveVersion(name string, version int64) error {
 	return e.models.UnloadVersion(name, version)
 }
 
+// Shadows returns the candidates of the models: versions that get copies of requests.
+func (e *Engine) Shadows() lifecycle.Shadows { return lifecycle.ShadowsOf(e.models) }
+
 // RegisterRepository adds a model repository, from which models can then be loaded; only in ModeExplicit. folders,
 // which may be nil, gives models other names than their folders': the folder by the model's name. Errors: Unsupported
 // in another mode, AlreadyExists, InvalidArg.

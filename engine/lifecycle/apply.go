@@ -193,7 +193,7 @@ func (c *change) loadAll(p *plan, wanting []*outcome) {
 	for _, r := range wanting {
 		c.m.o.Events.loading(c.e.name, r.number)
 		wg.Go(func() {
-			r.model, r.err = c.m.loader.load(c.ctx, p, r.number, c.m.o.Residency.Enabled())
+			r.model, r.err = c.m.loader.load(c.ctx, p, r.number)
 		})
 	}
 	wg.Wait()

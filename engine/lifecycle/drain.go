@@ -13,7 +13,14 @@ import (
 func (m *Manager) step(e *entry, ev event) effects {
 	var fx effects
 	e.life, fx = next(e.life, ev)
-	e.account.SetModels(e.models())
+	why := e.whyEnd(ev)
+	if why != "" {
+		e.shadow.ended = why
+	}
+	e.account.SetModels(e.inMemory())
+	if why != "" {
+		m.endShadow(e)
+	}
 	if fx.publish {
 		m.table.Store(m.table.Load().with(e.name, e.serving(), e.wanted))
 	}

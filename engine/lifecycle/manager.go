@@ -61,6 +61,7 @@ type entry struct {
 	// lingering ends the wait for the sequences of models that left service.
 	lingering map[*model.Model]context.CancelFunc
 	account   *residency.Account
+	shadow    *shadowing // the candidate, also after it has ended; nil: there never was one
 }
 
 // NewManager returns a manager that serves nothing yet. host is what backends may ask of the server.

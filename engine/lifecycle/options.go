@@ -12,6 +12,7 @@ import (
 	"nereid/engine/repo"
 	"nereid/engine/residency"
 	"nereid/engine/system/affinity"
+	"nereid/engine/tensor"
 )
 
 // Options say which models are served, and with what.
@@ -62,8 +63,10 @@ type Options struct {
 	// GPULimits are the shares of GPUs' memory, by their number, above which no model is loaded onto them
 	// (--model-load-gpu-limit).
 	GPULimits map[int]float64
-	Log       *slog.Logger
-	Events    Events
+	// RequestMemory counts the copies of requests for candidates. nil: nobody does.
+	RequestMemory *tensor.Budget
+	Log           *slog.Logger
+	Events        Events
 }
 
 // defaultMaxBatchSize returns what models of a backend get that can batch and do not set max_batch_size.

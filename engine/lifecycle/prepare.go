@@ -234,22 +234,33 @@ func (l *loader) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error
 	return b, nil
 }
 
-// load loads a version, and tries again as often as Options.LoadRetries says.
-func (l *loader) load(ctx context.Context, p *plan, n int64, noteUse bool) (*model.Model, error) {
+// modelSpec describes a version to load. The caller sets Stats.
+func (l *loader) modelSpec(p *plan, n int64) model.Spec {
+	return model.Spec{
+		Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
+		VersionFolder: versionFolder(p.src, n),
+		Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
+		Log: l.o.Log, Process: l.o.Events.ofProcesses(p.src.Key, n),
+		Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
+		GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: l.o.Residency.Enabled(),
+	}
+}
+
+// load loads a version that is to be served.
+func (l *loader) load(ctx context.Context, p *plan, n int64) (*model.Model, error) {
+	s := l.modelSpec(p, n)
+	s.Stats = l.stats.Version(p.src.Key, n)
+	return l.loadSpec(ctx, s)
+}
+
+// loadSpec loads a version, and tries again as often as Options.LoadRetries says.
+func (l *loader) loadSpec(ctx context.Context, s model.Spec) (*model.Model, error) {
 	for try := 0; ; try++ {
-		m, err := model.Load(ctx, model.Spec{
-			Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
-			VersionFolder: versionFolder(p.src, n),
-			Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
-			Stats: l.stats.Version(p.src.Key, n),
-			Log:   l.o.Log, Process: l.o.Events.ofProcesses(p.src.Key, n),
-			Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
-			GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: noteUse,
-		})
+		m, err := model.Load(ctx, s)
 		if err == nil || try == l.o.LoadRetries || ctx.Err() != nil {
 			return m, err
 		}
 		l.o.Log.Warn("a version failed to load and is tried again",
-			"model", p.src.Name, "version", n, "try", try+2, "of", l.o.LoadRetries+1, "err", err)
+			"model", s.Name, "version", s.Version, "try", try+2, "of", l.o.LoadRetries+1, "err", err)
 	}
 }

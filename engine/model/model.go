@@ -19,6 +19,7 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
 	"nereid/engine/sched"
+	"nereid/engine/shadow"
 	"nereid/engine/stats"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -81,6 +82,7 @@ type Model struct {
 	fileBytes  int64 // of the version folder
 	noteUse    bool
 	lastUse    atomic.Int64 // an infer.Stamp
+	shadow     atomic.Pointer[shadow.Shadow]
 
 	mu  sync.Mutex
 	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
@@ -380,6 +382,9 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 		m.cache.finished(r, resp)
 	}
 	m.signature.reshapeOutputs(r, resp)
+	if s := m.shadow.Load(); s != nil {
+		s.Offer(r, resp)
+	}
 	reason := stats.Other
 	if resp.Err != nil {
 		reason = stats.ReasonOf(resp.Err, executed)
@@ -393,6 +398,9 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 	m.stats.Finished(r, resp, reason)
 	m.leave()
 }
+
+// SetShadow lets s get copies of the requests from now on; nil: nobody gets any.
+func (m *Model) SetShadow(s *shadow.Shadow) { m.shadow.Store(s) }
 
 // Streamed counts a response of a decoupled model before the final one; see infer.StreamObserver.
 func (m *Model) Streamed(r *infer.Request, resp *infer.Response) {

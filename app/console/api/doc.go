@@ -40,6 +40,10 @@
 //	POST   /api/models/{name}/unload → LoadResult  not_found, conflict (an ensemble needs it)
 //	POST   /api/models/{name}/versions/{version}/load → LoadResult  not_found
 //	POST   /api/models/{name}/versions/{version}/unload → LoadResult  not_found
+//	GET    /api/models/{name}/shadow → Shadow  not_found
+//	POST   /api/models/{name}/shadow StartShadow → 201 Shadow  not_found, invalid, unsupported, unavailable
+//	DELETE /api/models/{name}/shadow → Shadow  not_found
+//	POST   /api/models/{name}/shadow/promote → LoadResult  not_found
 //	PUT    /api/models/{name}/pin SetPin → Model  not_found
 //	DELETE /api/models/{name} → Trashed  not_found, conflict, forbidden (repository not writable)
 //	GET    /api/models/{name}/requests → SavedRequests  not_found

@@ -1449,6 +1449,73 @@ export interface PickResult {
   path: string;
 }
 
+/**
+ * Shadow answers GET /api/models/{name}/shadow: the candidate version of a model, or the last one. A candidate is
+ * loaded and not served: it gets copies of requests, and its answers are compared.
+ */
+export interface Shadow {
+  /** Version is the candidate; empty if the model never had one since the server started. */
+  version: string;
+  /** Served is the version in service whose requests are copied. */
+  served: string;
+  sinceMs: number;
+  percent: number;
+  /** Ended says why the candidate is gone; empty while it is there. */
+  ended: string;
+  /** Flagged: with 95 % certainty, more than one answer in 1,000 disagrees or is missing. */
+  flagged: boolean;
+  /** Seen counts requests of the version in service. */
+  seen: number;
+  compared: number;
+  agreed: number;
+  /** Failed counts copies that the candidate did not answer, and LastError says why the last one. */
+  failed: number;
+  lastError: string;
+  /**
+   * Dropped counts sampled requests for which there was no room or time, Skipped those that failed, were answered by
+   * the cache or are in the memory of a GPU. Waiting copies are not compared yet.
+   */
+  dropped: number;
+  skipped: number;
+  waiting: number;
+  /**
+   * GapUs is by how much the candidate's executions took longer, on average. The true mean is within GapErrorUs of it
+   * with 95 %; -1 if that is not known yet.
+   */
+  gapUs: number;
+  gapErrorUs: number;
+  outputs: ShadowedOutput[];
+}
+
+/** ShadowedOutput is what was compared of one output. */
+export interface ShadowedOutput {
+  name: string;
+  /** Rule is "top", "near" or "equal"; see StartShadow. */
+  rule: string;
+  agreed: number;
+  /** Mismatched says why the last one could not be compared, such as another shape. */
+  mismatched: string;
+  /** The worst differences; see OutputDifference. */
+  maxAbs: number;
+  maxRel: number;
+}
+
+/** StartShadow is the body of POST /api/models/{name}/shadow. */
+export interface StartShadow {
+  version: string;
+  /** Percent of the requests are copied, above 0 and up to 100. */
+  percent: number;
+  /**
+   * Rule says when outputs agree: "top", the highest element of each row is the same; "near", no element differs by
+   * more than Tolerance (absolute below 1, else relative; 0: 0.001); "equal". Empty: "top" for floating point numbers
+   * with a last dimension above 1, "near" for others, "equal" for other types.
+   */
+  rule: string;
+  tolerance: number;
+  /** WhenBusy copies requests also while less than half a core of the machine is idle. */
+  whenBusy: boolean;
+}
+
 /** TuningState is the state of a tuning. */
 export type TuningState = "running" | "done" | "stopped" | "failed";
 
