@@ -76,11 +76,19 @@ type Config struct {
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
 
+	sources
+}
+
+// sources says where the values of a Config come from.
+type sources struct {
 	given  map[string]string    // values by the first name of their option
 	origin map[string][]setting // all values, and where they come from
 	file   string               // the configuration file; "": none
 	again  func() (*Config, error)
 }
+
+// HasFile reports whether a configuration file is used.
+func (s *sources) HasFile() bool { return s.file != "" }
 
 // RateLimit is --rate-limit and --rate-limit-resource. Load makes the limiter of Config.Engine from it.
 type RateLimit struct {
@@ -138,8 +146,7 @@ func Default(asTriton bool) *Config {
 		},
 		HTTP:    httpapi.Options{MaxBody: 64 << 20},
 		Metrics: metrics.Options{Interval: 2 * time.Second},
-		given:   map[string]string{},
-		origin:  map[string][]setting{},
+		sources: sources{given: map[string]string{}, origin: map[string][]setting{}},
 	}
 	c.Engine.ID, c.Engine.PollInterval, c.Engine.LoadThreads = "triton", 15*time.Second, 4
 	c.Engine.LoadTimeout = 30 * time.Minute
@@ -152,8 +159,9 @@ func Default(asTriton bool) *Config {
 // checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	c := Default(asTriton)
-	byName := c.names()
-	line, lineErr := c.scan(byName, args)
+	byName := byName(c.table())
+	line, help, lineErr := byName.scan(args, asTriton)
+	c.Help = help
 	c.readEnvironment(lookup)
 	for _, s := range line {
 		if s.name == FileOption {
@@ -164,7 +172,7 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 	var fileErr error
 	if c.file != "" {
 		file, fileErr = byName.readFile(c.file)
-		file = c.notInEnvironment(byName.overridden(file, line), lookup)
+		file = notInEnvironment(byName.overridden(file, line), lookup)
 	}
 	c.again = func() (*Config, error) { return Load(asTriton, args, lookup) }
 	// In this order, because the later ones have precedence.
@@ -200,7 +208,7 @@ func (c *Config) readEnvironment(lookup func(string) (string, bool)) {
 }
 
 // notInEnvironment returns the settings of a file without those that a variable sets.
-func (c *Config) notInEnvironment(file []setting, lookup func(string) (string, bool)) []setting {
+func notInEnvironment(file []setting, lookup func(string) (string, bool)) []setting {
 	return slices.DeleteFunc(file, func(s setting) bool {
 		v, ok := lookup(environment[s.name])
 		return ok && v != ""
@@ -243,7 +251,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")
 	fault(!c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
-	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), c.checkPolicies())
+	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)
 }
 

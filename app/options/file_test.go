@@ -152,7 +152,7 @@ func TestFaultsOfAConfigurationFileNameTheirLine(t *testing.T) {
 
 // Each option of the table can be in the file.
 func TestEveryOptionIsKnownToTheConfigurationFile(t *testing.T) {
-	byName := Default(false).names()
+	byName := byName(Default(false).table())
 	for name, o := range byName {
 		if name == "help" || name == FileOption {
 			continue
@@ -191,7 +191,7 @@ func FuzzConfigFile(f *testing.F) {
 		"id: !!binary aGk=\n", "<<: {id: a}\n", "\xff", "id: |\n  a\n  b\n"} {
 		f.Add([]byte(s))
 	}
-	byName := Default(false).names()
+	byName := byName(Default(false).table())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		settings, err := byName.decodeFile("file", data)
 		for _, s := range settings {

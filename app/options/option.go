@@ -32,12 +32,12 @@ func ignored(name, arg, help string, check setter) option {
 	return option{names: []string{name}, arg: arg, help: help, noEffect: true, set: check}
 }
 
-// names are all options by each of their names.
+// names are the options of a table by each of their names.
 type names map[string]option
 
-func (c *Config) names() names {
+func byName(table []group) names {
 	t := names{}
-	for _, g := range c.table() {
+	for _, g := range table {
 		for _, o := range g.options {
 			for _, n := range o.names {
 				t[n] = o
@@ -47,25 +47,26 @@ func (c *Config) names() names {
 	return t
 }
 
-// scan reads a command line. It returns all faults at once. It does not check values.
-func (c *Config) scan(byName names, args []string) (line []setting, err error) {
+// scan reads a command line, in which tritonserver's options may be abbreviated. help: the user asked for the usage
+// text. It returns all faults at once. It does not check values.
+func (t names) scan(args []string, asTriton bool) (line []setting, help bool, err error) {
 	var errs []error
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(args[i], "=")
 		name, dashes := strings.CutPrefix(name, "--")
-		o, known := byName[name]
-		if !known && c.AsTriton {
-			o, known = abbreviated(name, byName)
+		o, known := t[name]
+		if !known && asTriton {
+			o, known = abbreviated(name, t)
 		}
 		switch {
 		case args[i] == "-h":
-			c.Help = true
+			help = true
 			continue
 		case !dashes:
 			errs = append(errs, fmt.Errorf("unexpected argument %q: options begin with --", args[i]))
 			continue
 		case !known:
-			errs = append(errs, fmt.Errorf("unrecognized option '--%s'%s", name, suggest(name, byName)))
+			errs = append(errs, fmt.Errorf("unrecognized option '--%s'%s", name, suggest(name, t)))
 			continue
 		case o.arg == "" && has:
 			errs = append(errs, fmt.Errorf("--%s takes no value", name))
@@ -77,12 +78,12 @@ func (c *Config) scan(byName names, args []string) (line []setting, err error) {
 			}
 			value = args[i]
 		}
-		if !byName.has(name) { // the option was abbreviated
+		if !t.has(name) { // the option was abbreviated
 			name = o.names[0]
 		}
 		line = append(line, setting{name: name, value: value, from: commandLine})
 	}
-	return line, errors.Join(errs...)
+	return line, help, errors.Join(errs...)
 }
 
 func (t names) has(name string) bool { _, ok := t[name]; return ok }

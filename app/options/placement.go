@@ -53,10 +53,10 @@ func (c *Config) hostPolicy(v string) error {
 }
 
 // checkPolicies reports the host policies that ask for what this machine does not have.
-func (c *Config) checkPolicies() error {
+func checkPolicies(policies map[string]affinity.Policy) error {
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(c.Engine.HostPolicies)) {
-		if err := c.Engine.HostPolicies[name].Check(); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		if err := policies[name].Check(); err != nil {
 			errs = append(errs, fmt.Errorf("--host-policy: %s: %w", name, err))
 		}
 	}

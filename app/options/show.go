@@ -98,6 +98,3 @@ func (c *Config) Reload() (next *Config, restart []string, err error) {
 	}
 	return next, restart, nil
 }
-
-// HasFile reports whether a configuration file is used.
-func (c *Config) HasFile() bool { return c.file != "" }
