@@ -35,7 +35,8 @@ type Request struct {
 
 const requestColumns = `id, time_us, parent, protocol, client, model, version, request_id, outcome, slow, cached,
 	status, cause, text, target, bytes_in, bytes_out, responses, batch_size, instance, batch_rows, batch_requests,
-	receive_ns, check_ns, queue_ns, input_ns, compute_ns, output_ns, encode_ns, send_ns, busy_ns, busy_rows, busy_requests`
+	receive_ns, check_ns, queue_ns, input_ns, compute_ns, output_ns, encode_ns, send_ns, busy_ns, busy_rows,
+	busy_requests`
 
 func (r *Request) columns() []any {
 	p := &r.PhasesNS

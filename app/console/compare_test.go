@@ -20,7 +20,8 @@ func TestVersionsAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	const request = `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[2,4],"data":[0.5,2,3,4,4,3,2,1]}]}`
-	got := get[api.Comparison](r, 200, "POST", "/api/compare/pair/versions/1/with/2?repeat=3", strings.NewReader(request))
+	got := get[api.Comparison](r, 200, "POST", "/api/compare/pair/versions/1/with/2?repeat=3",
+		strings.NewReader(request))
 	want := api.List[api.OutputDifference]{{Name: "OUTPUT0", DataType: "FP32", Elements: 8, Differing: 1, MaxAbs: 0.5,
 		MaxRel: 0.5, TopK: api.List[api.TopK]{{K: 1, Rows: 2, Same: 2}}}}
 	if !reflect.DeepEqual(got.Outputs, want) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nereid/engine/instance"
+	"nereid/engine/system/affinity"
 )
 
 // rateLimitResource reads "<name>:<count>", on every device, or "<name>:<count>:<device>".

@@ -19,7 +19,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 	}
 	e.account.SetModels(e.inMemory())
 	if why != "" {
-		m.endShadow(e)
+		Shadows{m}.end(e)
 	}
 	if fx.publish {
 		m.table.Store(m.table.Load().with(e.name, e.serving(), e.wanted))

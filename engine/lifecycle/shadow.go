@@ -216,17 +216,17 @@ func (e *entry) whyEnd(ev event) string {
 	return ""
 }
 
-// endShadow ends the candidate of an entry, whose reason is set already and which SetModels has left out. It is closed
+// end ends the candidate of an entry, whose reason is set already and which SetModels has left out. It is closed
 // once it has answered. Manager.mu is held.
-func (m *Manager) endShadow(e *entry) {
-	s := e.shadow
-	s.served.SetShadow(nil)
-	s.stop()
-	size := e.account.Leave(s.candidate)
+func (s Shadows) end(e *entry) {
+	m, shadow := s.m, e.shadow
+	shadow.served.SetShadow(nil)
+	shadow.stop()
+	size := e.account.Leave(shadow.candidate)
 	m.wg.Go(func() {
-		<-s.stopped
-		if err := s.candidate.Close(m.hard); err != nil {
-			m.o.Log.Error("closing a candidate failed", "model", e.name, "version", s.o.Version, "err", err)
+		<-shadow.stopped
+		if err := shadow.candidate.Close(m.hard); err != nil {
+			m.o.Log.Error("closing a candidate failed", "model", e.name, "version", shadow.o.Version, "err", err)
 		}
 		m.mu.Lock()
 		m.memory.Closed(size)
@@ -264,7 +264,7 @@ func (s Shadows) Discard(name, why string) error {
 	}
 	e.shadow.ended = why
 	e.account.SetModels(e.inMemory())
-	s.m.endShadow(e)
+	s.end(e)
 	return nil
 }
 

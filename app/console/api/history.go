@@ -25,7 +25,7 @@ type MachineHistory struct {
 
 // Reading is a column of readings. TMs is the start of each step, ascending; a step without a record is left out.
 type Reading struct {
-	// Name is cpu and gpu0, gpu1 and so on (the busy share, 0 to 1), memory and gpu_memory0 and so on (bytes in use). Of
+	// Name is cpu and gpu0, gpu1 and so on (the busy share, 0 to 1), memory and gpu_memory0 and so on (bytes used). Of
 	// a model it is memory or gpu_memory.
 	Name string        `json:"name"`
 	TMs  List[int64]   `json:"tMs"`

@@ -128,7 +128,8 @@ func (p *pack) files(stage string) ([]file, error) {
 	}
 	if p.name == "nereid-desktop" {
 		files = append(files,
-			file{"/usr/share/applications/nereid-desktop.desktop", "build/package/nereid-desktop.desktop", 0o644, false},
+			file{"/usr/share/applications/nereid-desktop.desktop", "build/package/nereid-desktop.desktop", 0o644,
+				false},
 			file{"/usr/share/mime/packages/nereid.xml", "build/package/nereid.xml", 0o644, false},
 			file{"/usr/share/icons/hicolor/256x256/apps/nereid.png", "app/desktop/icon.png", 0o644, false},
 			file{"/usr/share/icons/hicolor/scalable/apps/nereid.svg", "frontend/public/icon.svg", 0o644, false})
@@ -232,7 +233,8 @@ overrides:
 		if f.config {
 			kind = "config|noreplace"
 		}
-		fmt.Fprintf(&b, "  - {src: %q, dst: %q, type: %s, file_info: {mode: 0%o, owner: root, group: root, mtime: %s}}\n",
+		fmt.Fprintf(&b,
+			"  - {src: %q, dst: %q, type: %s, file_info: {mode: 0%o, owner: root, group: root, mtime: %s}}\n",
 			f.source, f.path, kind, f.mode, p.time.Format(time.RFC3339))
 	}
 	return b.String()
