@@ -32,8 +32,7 @@ type Rule struct {
 const DefaultTolerance = 1e-3
 
 const (
-	// flagLeast and flagFaults are how many comparisons, and disagreements among them, a verdict needs.
-	flagLeast  = 100
+	// flagFaults is how many disagreements a verdict needs.
 	flagFaults = 3
 	// flagShare is the share of answers that may disagree.
 	flagShare = 0.001
@@ -73,7 +72,7 @@ type Output struct {
 // 1,000.
 func (r *Report) Flagged() bool {
 	n := r.Compared + r.Failed
-	return n >= flagLeast && n-r.Agreed >= flagFaults && wilson(n-r.Agreed, n) > flagShare
+	return n-r.Agreed >= flagFaults && wilson(n-r.Agreed, n) > flagShare
 }
 
 // wilson returns the lower end of the 95 % confidence interval of a share k/n. Source: E. B. Wilson, 1927.

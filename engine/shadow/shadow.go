@@ -72,7 +72,7 @@ func (s *Shadow) Offer(r *infer.Request, resp *infer.Response) {
 	if int64(n*s.o.Percent/100) == int64((n-1)*s.o.Percent/100) {
 		return
 	}
-	if resp.Err != nil || r.Cache.Hit || r.OnDevice || onDevice(r.Inputs) || onDevice(resp.Outputs) {
+	if resp.Err != nil || r.Cache.Hit || onDevice(r.Inputs) || onDevice(resp.Outputs) {
 		s.skipped.Add(1)
 		return
 	}

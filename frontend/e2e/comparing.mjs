@@ -55,5 +55,40 @@ export async function comparing({ base, page, report }) {
     await page.getByText("Latency (p99) per version").first().waitFor();
     await shot(page, "47-compare-charts");
   });
+  await report.step("a candidate gets copies of requests, and is promoted", async () => {
+    await api(base, "POST", `/api/models/${name}/versions/2/unload`);
+    await page.goto(`${base}/#/models/${name}`);
+    const panel = page.getByRole("region", { name: "Candidate version" });
+    await panel.getByLabel("Requests to copy (%)").fill("100");
+    await panel.getByLabel("Also while the machine is busy").check();
+    await panel.getByRole("button", { name: "Start" }).click();
+    await panel.getByText(/^v2 gets copies of 100 % of the requests to v1/).waitFor();
+    const [input] = (await api(base, "GET", `/api/models/${name}`)).inputs;
+    const shape = [1, ...input.dims.slice(-3).map((d) => Math.abs(d))];
+    const size = shape.reduce((a, b) => a * b, 1);
+    for (let i = 0; i < 20; i++) {
+      const data = Array.from({ length: size }, (_, k) => ((i * 7 + k * 13) % 16) / 16);
+      await api(base, "POST", `/api/infer/${name}`, JSON.stringify({ inputs: [{ name: input.name, shape, datatype: input.dataType, data }] }), { "Content-Type": "application/json" });
+    }
+    await panel.getByText(/^\d+ of 20 \(/).waitFor();
+    await panel.getByText(/^The answers differ/).waitFor();
+    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
+      await page.setViewportSize({ width, height: 860 });
+      for (const scheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme: scheme });
+        await panel.evaluate((el) => el.scrollIntoView());
+        await shot(page, `48-candidate-${size}-${scheme}`);
+      }
+      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the candidate fits ${width} px`);
+    }
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1360, height: 860 });
+    await axe(page, report, "a candidate");
+    await panel.getByRole("button", { name: "Promote" }).click();
+    await page.getByText(`${name} v2 serves in the place of v1.`).waitFor();
+    const ready = (await api(base, "GET", `/api/models/${name}`)).versions.filter((v) => v.state === "READY").map((v) => v.version);
+    report.check(ready.join() === "2", `the candidate alone serves: ${ready}`);
+    await panel.getByText(/^The candidate v2 has ended/).waitFor();
+  });
   fs.rmSync(path.join(repo, name), { recursive: true });
 }

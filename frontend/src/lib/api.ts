@@ -234,6 +234,10 @@ export const client = {
   requests: (q: RequestsQuery, s?: AbortSignal) => json<api.Requests>("GET", "/api/requests" + query({ ...q }), undefined, s),
   request: (id: number, s?: AbortSignal) => json<api.RequestDetail>("GET", `/api/requests/${id}`, undefined, s),
   /** Sends an inference request to two versions of a model. */
+  shadow: (name: string, signal?: AbortSignal) => json<api.Shadow>("GET", `${model(name)}/shadow`, undefined, signal),
+  startShadow: (name: string, req: api.StartShadow) => json<api.Shadow>("POST", `${model(name)}/shadow`, req),
+  discardShadow: (name: string) => json<api.Shadow>("DELETE", `${model(name)}/shadow`),
+  promoteShadow: (name: string) => json<api.LoadResult>("POST", `${model(name)}/shadow/promote`),
   compare: async (name: string, version: string, other: string, repeat: number, body: Uint8Array<ArrayBuffer>, headers: Record<string, string>) => {
     const res = await call("POST", `/api/compare/${seg(name)}/versions/${seg(version)}/with/${seg(other)}` + query({ repeat }), body, undefined, headers);
     return (await res.json()) as api.Comparison;
