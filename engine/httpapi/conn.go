@@ -52,8 +52,10 @@ type conn struct {
 	ended  bool        // the client closed its side, and everything before that was read
 	linger bool        // the client may still be sending: let it read the reply before the connection is reset
 
-	// Of a body, arrived are the bytes since the last progress, and wanted is how many of them are progress.
+	// Of a body, arrived are the bytes since the last progress, and wanted is how many of them are progress. early: the
+	// library reads it, and its length is not known yet.
 	arrived, wanted int64
+	early           bool
 
 	heard    atomic.Bool // the client has sent something
 	headTail []byte      // the last two bytes of a header that is arriving in pieces
@@ -98,29 +100,45 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 	}
 	c.begin()
-	if phase(c.phase.Load()) == readingHead {
+	switch phase(c.phase.Load()) {
+	case readingHead:
 		c.followHead(b[:n])
+	case readingBody:
+		c.arrive(int64(n))
 	}
 	return n, err
+}
+
+// arrive counts bytes of a body.
+func (c *conn) arrive(n int64) {
+	if c.arrived += n; c.arrived < c.wanted {
+		return
+	}
+	c.progress()
+	c.arrived = 0
+	if c.early {
+		c.wanted *= 2
+	}
 }
 
 // expect begins the body of a request with a length, -1 if that is not known. A body of up to 1 MiB must arrive within
 // 16 times StallTimeout. Longer ones, and those of unknown length, have a least rate.
 func (c *conn) expect(length int64) {
 	c.enter(readingBody)
-	c.arrived, c.wanted = 0, unknownProgress
+	c.arrived, c.wanted, c.early = 0, unknownProgress, false
 	if length >= 0 {
 		c.wanted = min(length/16, mostProgress)
 	}
 }
 
 // followHead looks for the empty line that ends a header. What follows has the time of a body: the library reads the
-// first bytes of a body before it calls the handler.
+// first bytes of a body before it calls the handler. Of these, each progress needs twice as many as the one before.
 func (c *conn) followHead(b []byte) {
 	const end = "\n\r\n"
 	if bytes.Contains(b, []byte(end)) || bytes.Contains(append(c.headTail, b[:min(len(b), 2)]...), []byte(end)) {
 		c.headTail = c.headTail[:0]
 		c.expect(0)
+		c.wanted, c.early = 1, true
 		return
 	}
 	c.headTail = append(c.headTail, b[max(0, len(b)-2):]...) // the end may be in two reads
@@ -244,7 +262,7 @@ func (c *conn) Err() error {
 // Value returns nil: there are no values.
 func (c *conn) Value(any) any { return nil }
 
-// bodyReader reads a request's body and notes the progress, so that only a client that stops sending runs into a limit.
+// bodyReader reads a request's body.
 type bodyReader struct {
 	io.Reader
 	c       *conn
@@ -253,7 +271,7 @@ type bodyReader struct {
 	n       int64 // bytes read
 }
 
-// Read reads and notes the progress. After an error it returns the same error forever: the library would take what
+// Read reads. After an error it returns the same error forever: the library would take what
 // follows a chunked body for another chunk. It also takes the connection's end for the last chunk, which is corrected.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.end != nil {
@@ -265,10 +283,5 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	b.end = err
 	b.n += int64(n)
-	c := b.c
-	if c.arrived += int64(n); c.arrived >= c.wanted {
-		c.arrived = 0
-		c.progress()
-	}
 	return n, err
 }
