@@ -103,8 +103,8 @@ func TestFlag(t *testing.T) {
 		compared, agreed, failed int64
 		want                     bool
 	}{
-		{2, 0, 0, false}, {3, 0, 0, true}, {100, 98, 0, false}, {300, 297, 0, true}, {2000, 1998, 0, false}, {2000, 1980, 0, true},
-		{200, 200, 10, true}, {100_000, 99_900, 0, false},
+		{2, 0, 0, false}, {3, 0, 0, true}, {100, 98, 0, false}, {300, 297, 0, true}, {2000, 1998, 0, false},
+		{2000, 1980, 0, true}, {200, 200, 10, true}, {100_000, 99_900, 0, false},
 	} {
 		r := Report{Compared: tt.compared, Agreed: tt.agreed, Failed: tt.failed}
 		if got := r.Flagged(); got != tt.want {
