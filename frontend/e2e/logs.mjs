@@ -49,7 +49,8 @@ output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
     await page.getByLabel("Level").selectOption("error");
     await page.getByLabel("Filter by text").fill(broken.toUpperCase());
     await lines.locator("li.error", { hasText: broken }).first().waitFor();
-    report.check((await lines.locator("li:not(.error)").count()) === 0, "only errors are shown");
+    const others = await eventually(() => lines.locator("li:not(.error)").count(), (n) => n === 0); // until the filter applies
+    report.check(others === 0, "only errors are shown");
     await page.getByLabel("Filter by text").fill(`nothing has ${id}`);
     await lines.getByText("No line matches.").waitFor();
     await page.getByLabel("Filter by text").fill("");
