@@ -108,16 +108,18 @@ class Live {
     this.models = merge(this.models ?? [], v);
     const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
     for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
-    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, v.tMs);
+    if (!v.full) return;
+    const end = Math.floor(v.tMs / 1000) * 1000; // the times of samples are whole seconds
+    for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, end);
+    this.nowMs = Math.max(this.nowMs, end - 1000);
   }
 
-  /** Fills a new ring with the requests of the minute before the server's time nowMs, so that a new page shows data. */
-  private seed(model: string, v: api.Version, nowMs: number): void {
+  /** Fills a new ring with the requests of the minute before end (server's time), so that a new page shows data. */
+  private seed(model: string, v: api.Version, end: number): void {
     const key = versionKey(model, v.version);
     const { spark: counts, failureSpark, p50Us, p99Us } = v.lastMinute;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Math.floor(nowMs / 1000) * 1000; // the times of samples are whole seconds
     const minute = { minuteP50Us: p50Us, minuteP99Us: p99Us };
     counts.forEach((requests, i) => {
       const s = { ...idle, ...(i === counts.length - 1 ? minute : {}), requests, failures: failureSpark[i] ?? 0 };

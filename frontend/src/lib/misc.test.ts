@@ -72,14 +72,14 @@ describe("summary", () => {
     expect(s.failures).toBe(2 + 10);
     expect(summary(model("m", [version("2")]), () => ring, 10_000).failed).toBe(0.02);
   });
-  it("counts the failures from before the page was opened", () => {
+  it("counts the requests from before the page was opened, also before the first samples", () => {
     let receive: (m: FeedMessage[]) => void = () => undefined;
     const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), () => undefined));
     live.start();
     const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
     send("models", { tMs: 60_100, full: true, models: [model("flaky", [v])], removed: [] });
-    const now = () => summary(live.model("flaky")!, (x) => live.ring("flaky", x.version), live.nowMs || 59_000);
+    const now = () => summary(live.model("flaky")!, (x) => live.ring("flaky", x.version), live.nowMs);
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([3, 1 / 3, 100, 900]);
     send("samples", { tMs: 60_000, samples: [{ model: "flaky", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([4, 1 / 3, 90, 800]);
