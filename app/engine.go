@@ -68,6 +68,7 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 		o.SharedMemory.CUDA = s.backends.Regions
 	}
 	o.Remotes, o.Backends, o.Machine = s.repos.remotes, s.backends.All, s.backends.Machine
+	o.Libraries = s.backends.Libraries
 	o.Cache, o.Log, o.Events = s.cache, s.log, s.events()
 	s.fronts.memory = tensor.NewBudget(requestMemory(s.c.RequestMemory))
 	o.RequestMemory = s.fronts.memory

@@ -72,6 +72,8 @@ var layers = map[string]int{
 	"engine/backend/runtime/tfapi":        3,
 	"engine/backend/runtime/ovapi":        3,
 	"engine/backend/runtime/savedmodel":   3,
+	"engine/backend/triton":               3,
+	"engine/backend/triton/capi":          3,
 	"engine/backend/backendtest":          3,
 
 	"engine/httpapi/tensorjson": 3,
@@ -152,6 +154,7 @@ var sideways = map[string][]string{
 		"engine/backend/isolation", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile",
 	},
 	"engine/backend/python": {"engine/backend/isolation"},
+	"engine/backend/triton": {"engine/backend/isolation", "engine/backend/triton/capi"},
 	"engine/backend/runtime": {
 		"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi",
 		"engine/backend/runtime/savedmodel",

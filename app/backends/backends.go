@@ -19,6 +19,7 @@ import (
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/backend/python"
 	"nereid/engine/backend/runtime"
+	"nereid/engine/backend/triton"
 	"nereid/engine/device"
 	"nereid/engine/gpumem"
 	"nereid/engine/metrics/custom"
@@ -31,6 +32,7 @@ type Set struct {
 	All         []backend.Backend
 	Python      *python.Backend
 	ONNXRuntime *onnxruntime.Backend // its library is opened with the first model that needs it
+	Libraries   *triton.Finder       // backends that come as libraries of Triton's
 	Metrics     *custom.Registry     // the metrics that models make
 
 	Machine   *device.Machine // nil: there are no GPUs
@@ -86,6 +88,10 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 		return fmt.Errorf("--backend-directory: %w", err)
 	}
 	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
+	s.Libraries = triton.NewFinder(triton.Options{
+		Directory: c.Backends.Directory, Settings: c.Backends.Libraries,
+		Processes: triton.Processes{Launcher: s.launcher, Worker: []string{exe, "worker", triton.WorkerName}},
+	})
 	return s.addFrameworks(c, py.Folder, exe)
 }
 
@@ -142,6 +148,9 @@ func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if len(args) == 0 {
 		return onnxruntime.ServeWorker(ctx, log)
+	}
+	if args[0] == triton.WorkerName {
+		return triton.ServeWorker(ctx, log)
 	}
 	return runtime.ServeWorker(ctx, args[0], log)
 }

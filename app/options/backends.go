@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,12 @@ func (c *Config) backendConfig(v string) error {
 		}
 	case name == "python":
 		return c.setPython(key, value)
+	}
+	if !slices.Contains(runtime.Names(), name) && name != "onnxruntime" && name != "python" {
+		settings := c.Backends.Libraries[name]
+		put(&settings, key, value)
+		put(&c.Backends.Libraries, name, settings)
+		return nil
 	}
 	if !runtime.Known(name, key) {
 		c.WithoutEffect = append(c.WithoutEffect, "backend-config "+name+","+key)

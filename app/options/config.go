@@ -105,6 +105,8 @@ type Backends struct {
 	CrashInputs string   // a folder for inputs that crash models; "": they are not saved
 	// Frameworks are the settings of the backends that use a framework's own library, by backend name.
 	Frameworks map[string]map[string]string
+	// Libraries are the settings of backends that come as libraries, by backend name.
+	Libraries map[string]map[string]string
 }
 
 // Interpreter is the Python with which environments are made.

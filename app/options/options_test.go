@@ -341,9 +341,9 @@ func TestTritonserverOptions(t *testing.T) {
 			args: []string{"--backend-config=onnxruntime,nosuch=1", "--backend-config=tensorrt,plugins=/x.so",
 				"--backend-config=resnet,backend-directory=/b"},
 			check: func(c *Config) bool {
-				return c.Backends.Directory == "" && slices.Equal(c.WithoutEffect,
-					[]string{"backend-config onnxruntime,nosuch", "backend-config tensorrt,plugins",
-						"backend-config resnet,backend-directory"})
+				return c.Backends.Directory == "" && c.Backends.Libraries["tensorrt"]["plugins"] == "/x.so" &&
+					c.Backends.Libraries["resnet"]["backend-directory"] == "/b" &&
+					slices.Equal(c.WithoutEffect, []string{"backend-config onnxruntime,nosuch"})
 			}},
 		{name: "--backend-config of onnxruntime",
 			args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1",

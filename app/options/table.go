@@ -220,8 +220,8 @@ func (c *Config) traceOptions() []option {
 func (c *Config) backendOptions() []option {
 	return []option{
 		opt("backend-directory", "path",
-			"A folder of backends written in Python, each of them a folder with a model.py. The other backends are "+
-				"built in.", text(&c.Backends.Directory)),
+			"A folder of backends, each of them a folder with a model.py, or with a library libtriton_<name>.so of "+
+				"Triton's. The others are built in.", text(&c.Backends.Directory)),
 		opt("backend-config", "[backend,]key=value",
 			"A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, "+
 				"auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, "+

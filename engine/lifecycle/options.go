@@ -8,6 +8,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/device"
+	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
 	"nereid/engine/repo"
 	"nereid/engine/residency"
@@ -28,6 +29,7 @@ type Options struct {
 	// ConfigName selects configs/<name>.pbtxt over config.pbtxt where it exists (--model-config-name).
 	ConfigName string
 	Backends   []backend.Backend
+	Libraries  Libraries     // finds backends that come as libraries; nil: there are none
 	Agents     []agent.Agent // repository agents
 	// DisableAutoComplete refuses models without a complete configuration (--disable-auto-complete-config).
 	DisableAutoComplete bool
@@ -67,6 +69,15 @@ type Options struct {
 	RequestMemory *tensor.Budget
 	Log           *slog.Logger
 	Events        Events
+}
+
+// Libraries finds backends that come as libraries of Triton's. It is safe for concurrent use.
+type Libraries interface {
+	// OfModel returns the backend whose library is in the model's folder or in that of its version; nil: there is none.
+	// It takes precedence over Options.Backends.
+	OfModel(cfg *inferencepb.ModelConfig, modelFolder, versionFolder string) backend.Backend
+	// Of returns a backend that all models can use; nil: there is none of the name. Options.Backends take precedence.
+	Of(cfg *inferencepb.ModelConfig) backend.Backend
 }
 
 // defaultMaxBatchSize returns what models of a backend get that can batch and do not set max_batch_size.

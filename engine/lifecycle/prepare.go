@@ -89,7 +89,7 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 	if len(p.versions) == 0 {
 		return p, l.noVersions(p)
 	}
-	if p.backend, err = l.backendOf(p.cfg); err != nil {
+	if p.backend, err = l.backendOf(p); err != nil {
 		p.failAll(err)
 		return p, nil
 	}
@@ -214,8 +214,18 @@ func (p *plan) failAll(err error) {
 }
 
 // backendOf returns the backend that a configuration names, nil for an ensemble.
-func (l *loader) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error) {
+func (l *loader) backendOf(p *plan) (backend.Backend, error) {
+	cfg := p.cfg
 	b := l.backends[cfg.GetBackend()]
+	if l.o.Libraries != nil && cfg.GetPlatform() != modelconfig.PlatformEnsemble {
+		newest := p.versions[len(p.versions)-1]
+		if own := l.o.Libraries.OfModel(cfg, p.src.Folder, versionFolder(p.src, newest)); own != nil {
+			return own, nil
+		}
+		if b == nil {
+			b = l.o.Libraries.Of(cfg)
+		}
+	}
 	if _, err := Unsupported(cfg, b != nil); err != nil {
 		return nil, err
 	}

@@ -173,6 +173,7 @@ func (c *checker) runtime() {
 		c.err("runtime", "name a file in the backend's folder", "runtime %q leads out of the backend's folder", r)
 	case r == "libtriton_"+c.cfg.Backend+".so": // Triton's default
 	case r == "model.py" && !slices.Contains(compiled, c.cfg.Backend):
+	case strings.HasSuffix(r, ".so") && !slices.Contains(own, c.cfg.Backend): // its library has another name
 	default:
 		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", c.cfg.Backend, r)
 	}
@@ -181,6 +182,9 @@ func (c *checker) runtime() {
 // compiled are the backends that are never written in Python.
 var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square",
 	"add_sub"}
+
+// own are the backends for which this server needs no library.
+var own = append([]string{BackendPython, BackendPyTorch, BackendTensorFlow, BackendOpenVINO}, compiled...)
 
 // badFileName reports a name that cannot be the name of a folder.
 func badFileName(s string) bool {

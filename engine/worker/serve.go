@@ -27,6 +27,13 @@ type Handler interface {
 	Execute(ctx context.Context, b *infer.Batch) error
 }
 
+// Streamer is a Handler whose requests may be answered after their execution, and any number of times.
+type Streamer interface {
+	Handler
+	// Streams reports whether that holds for the executions from now on.
+	Streams() bool
+}
+
 // Serve is the main function of a process that is written in Go: it says hello and does what the server asks, until
 // "finalize". The error io.EOF means that the server has ended. The process must have been started by a Launcher.
 func Serve(ctx context.Context, hello frames.Hello, h Handler) error {
@@ -39,6 +46,9 @@ func Serve(ctx context.Context, hello frames.Hello, h Handler) error {
 		return err
 	}
 	s.handler = h
+	if c, ok := h.(Connector); ok {
+		c.Connect(&Peer{s})
+	}
 	hello.Protocol, hello.PID = frames.Version, os.Getpid()
 	if err := s.sendJSON(frames.KindHello, 0, hello); err != nil {
 		return err
@@ -51,26 +61,34 @@ type server struct {
 	socket  *os.File
 	down    *arena.Mapping // requests come in it
 	up      *arena.Arena   // responses go in it
-	enc     frames.Encoder
 	dec     *frames.Decoder
 	pool    tensor.Pool
 	handler Handler
-	// Of the execution under way, or the last one.
-	requests  []*infer.Request
-	tickets   []uint64
-	responses []*infer.Response
-	timer     *time.Timer
+	answers []answer // of the execution under way, or the last one
+	timer   *time.Timer
+
+	sending sync.Mutex
+	enc     frames.Encoder // guarded by sending
 
 	mu      sync.Mutex
 	batch   *infer.Batch // guarded by mu, as are the next; nil: nothing is executed
 	states  []uint32     // indexes of the state bytes of the batch's requests
+	late    map[*infer.Request]uint32
 	ticking bool
 	idle    bool // nothing began since the last tick
 }
 
+// answer is a request and a response to it. nil: there is none yet.
+type answer struct {
+	r      *infer.Request
+	ticket uint64
+	state  uint32
+	resp   *infer.Response
+}
+
 // newServer returns a server without a socket.
 func newServer(down *arena.Mapping, up *arena.Arena) *server {
-	s := &server{down: down, up: up, enc: frames.Encoder{Arena: up, ToServer: true}}
+	s := &server{down: down, up: up, enc: frames.Encoder{Arena: up, ToServer: true}, late: map[*infer.Request]uint32{}}
 	s.dec = frames.NewProcessDecoder(down, &s.pool)
 	s.timer = time.AfterFunc(time.Hour, s.checkCancelled)
 	s.timer.Stop()
@@ -81,11 +99,16 @@ func newServer(down *arena.Mapping, up *arena.Arena) *server {
 func (s *server) checkCancelled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.batch == nil && s.idle {
+	if s.batch == nil && s.idle && len(s.late) == 0 {
 		s.ticking = false
 		return
 	}
 	s.idle = true
+	for r, state := range s.late {
+		if s.down.StateHas(state, arena.StateCancelled) {
+			r.Cancel()
+		}
+	}
 	if s.batch != nil {
 		for i, r := range s.batch.Requests {
 			if s.down.StateHas(s.states[i], arena.StateCancelled) {
@@ -165,12 +188,19 @@ func (s *server) sendJSON(k frames.Kind, id uint64, v any) error {
 	if err != nil {
 		return err
 	}
+	return s.sendBytes(k, id, text)
+}
+
+// sendBytes sends a frame with this body.
+func (s *server) sendBytes(k frames.Kind, id uint64, body []byte) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
 	s.enc.Begin()
-	s.enc.Bytes(text)
+	s.enc.Bytes(body)
 	return s.send(k, 0, id)
 }
 
-// send sends the frame that was encoded.
+// send sends the frame that was encoded. s.sending is held.
 func (s *server) send(k frames.Kind, flags uint16, id uint64) error {
 	packet, err := s.enc.Finish(k, flags, id)
 	if err != nil {
@@ -197,44 +227,121 @@ func (s *server) execute(ctx context.Context, id uint64, body []byte) error {
 	} else {
 		b.Recycle()
 	}
+	streams := false
+	if st, ok := s.handler.(Streamer); ok {
+		streams = err == nil && st.Streams()
+	}
 	if err == nil {
 		err = status.New(status.Internal, "the model gave no answer")
 	}
-	s.responses = s.responses[:0]
-	for _, r := range s.requests {
-		r.Fail(err) // unless it has its response
-		s.responses = append(s.responses, r.Poll())
+	var late []answer
+	for i := range s.answers {
+		a := &s.answers[i]
+		if !streams {
+			a.r.Fail(err) // unless it has its response
+		}
+		if a.resp = a.r.Poll(); streams && (a.resp == nil || !a.resp.Final) {
+			late = append(late, *a)
+		}
 	}
-	err = s.respond(id)
-	for i, r := range s.requests {
-		s.responses[i].Release()
-		r.Release()
-		s.responses[i], s.requests[i] = nil, nil
+	s.keep(late)
+	err = s.respond(frames.FlagDone, id, s.answers)
+	for i := range s.answers {
+		s.answers[i].resp = nil
+		s.answers[i].r.Release()
+	}
+	clear(s.answers)
+	for _, a := range late {
+		go s.forward(ctx, a)
 	}
 	return err
 }
 
-// respond sends the responses of an execution in one frame, or why that cannot be done.
-func (s *server) respond(id uint64) error {
+// keep retains requests that are answered after their execution, and watches whether they are cancelled.
+func (s *server) keep(late []answer) {
+	if len(late) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range late {
+		s.late[a.r.Retain()] = a.state
+	}
+}
+
+// forward sends the responses of a request after its execution. It ends with the final one, or with ctx. A response
+// waits while the client reads too slowly.
+func (s *server) forward(ctx context.Context, a answer) {
+	defer a.r.Release()
+	for {
+		var err error
+		if a.resp, err = a.r.Next(ctx); err != nil {
+			return
+		}
+		for s.down.StateHas(a.state, arena.StatePaused) && !a.r.Cancelled() && ctx.Err() == nil {
+			time.Sleep(pausePoll)
+		}
+		last := a.resp.Final
+		if last {
+			s.mu.Lock()
+			delete(s.late, a.r)
+			s.mu.Unlock()
+		}
+		if err := s.respond(0, 0, []answer{a}); err != nil || last {
+			return // without a connection the process ends
+		}
+	}
+}
+
+// respond sends responses in one frame, or why that cannot be done, and releases them.
+func (s *server) respond(flags uint16, id uint64, answers []answer) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	count := 0
+	for i := range answers {
+		if answers[i].resp != nil {
+			count++
+		}
+	}
 	s.enc.Begin()
-	s.enc.Responses(len(s.responses))
-	for i, resp := range s.responses {
-		if err := s.enc.Response(resp, s.tickets[i]); err != nil {
+	s.enc.Responses(count)
+	for i := range answers {
+		if answers[i].resp == nil {
+			continue
+		}
+		if err := s.enc.Response(answers[i].resp, answers[i].ticket); err != nil {
 			s.enc.Drop()
 			s.enc.Begin()
-			s.enc.Failure(err)
+			s.encodeFailure(flags, answers[i].ticket, err)
 			break
 		}
 	}
-	return s.send(frames.KindResponses, frames.FlagDone, id)
+	err := s.send(frames.KindResponses, flags, id)
+	for i := range answers {
+		if answers[i].resp != nil {
+			answers[i].resp.Release()
+		}
+	}
+	return err
+}
+
+// encodeFailure writes why responses cannot be written: for the whole execution, or for a request after it. s.sending
+// is held.
+func (s *server) encodeFailure(flags uint16, ticket uint64, err error) {
+	if flags&frames.FlagDone != 0 {
+		s.enc.Failure(err)
+		return
+	}
+	s.enc.Responses(1)
+	_ = s.enc.Response(&infer.Response{Err: err, Final: true}, ticket) // an error has no tensors
 }
 
 // decode makes a batch of an EXECUTE. Requests with invalid tensors are answered and not in it.
 func (s *server) decode(body []byte) (*infer.Batch, error) {
 	b := infer.NewBatch()
-	s.requests, s.tickets, s.states = s.requests[:0], s.tickets[:0], s.states[:0]
+	s.answers, s.states = s.answers[:0], s.states[:0]
 	err := s.dec.Requests(body, func(ticket uint64, state uint32, r *infer.Request, err error) {
-		s.tickets, s.requests = append(s.tickets, ticket), append(s.requests, r)
+		s.answers = append(s.answers, answer{r: r, ticket: ticket, state: state})
 		if err != nil {
 			r.Fail(err)
 			return

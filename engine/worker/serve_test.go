@@ -70,15 +70,15 @@ func TestServeFreesInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Requests) != 2 || len(s.requests) != 3 || s.tickets[2] != 3 || s.states[1] != 1 {
-		t.Fatalf("%d of %d requests are in the batch, tickets %d, states %d; want 2 of 3", len(b.Requests),
-			len(s.requests), s.tickets, s.states)
+	if len(b.Requests) != 2 || len(s.answers) != 3 || s.answers[2].ticket != 3 || s.states[1] != 1 {
+		t.Fatalf("%d of %d requests are in the batch, answers %v, states %d; want 2 of 3", len(b.Requests),
+			len(s.answers), s.answers, s.states)
 	}
-	if resp := s.requests[2].Poll(); resp == nil || resp.Err == nil {
+	if resp := s.answers[2].r.Poll(); resp == nil || resp.Err == nil {
 		t.Errorf("a request whose shape and data differ has the answer %v", resp)
 	}
-	for _, r := range s.requests {
-		r.Release()
+	for _, a := range s.answers {
+		a.r.Release()
 	}
 	if n := down.InUse(); n > 0 {
 		t.Errorf("%d slots are still in use", n)
@@ -96,8 +96,8 @@ func FuzzServeDecode(f *testing.F) {
 		s.dec.OpenBody(body)
 		defer s.dec.Close()
 		b, err := s.decode(body)
-		for _, r := range s.requests {
-			r.Release()
+		for _, a := range s.answers {
+			a.r.Release()
 		}
 		if err == nil && len(b.Requests) > len(body)/64 {
 			t.Errorf("%d requests from %d bytes", len(b.Requests), len(body))

@@ -17,6 +17,8 @@ const (
 	cycleChecks = 3
 	// cancelPoll is how often a process that is written in Go looks whether its requests are cancelled.
 	cancelPoll = 10 * time.Millisecond
+	// pausePoll is how often such a process looks whether the client of a stream reads again.
+	pausePoll = time.Millisecond
 )
 
 const (

@@ -38,6 +38,8 @@ type Options struct {
 	Runtime string
 	// Limits bound what each process takes.
 	Limits process.Limits
+	// Outputs are those of the model's configuration. nil: they are not checked.
+	Outputs *worker.Outputs
 }
 
 // Model is a model whose instances run in one process each.
@@ -153,6 +155,31 @@ func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Sig
 	return &sig, nil
 }
 
+// CompleteConfig changes the configuration to what the backend.ConfigCompleter of the backend in a process makes of it.
+func CompleteConfig(ctx context.Context, s backend.Spec, o Options) error {
+	m, err := newModel(s, o)
+	if err != nil {
+		return err
+	}
+	w, err := m.spawn(ctx, s.ModelName, firstPlacement(s.Config))
+	if err != nil {
+		return err
+	}
+	var reply struct{ Config []byte }
+	if err := m.call(ctx, w, "complete", affinity.Policy{}, &reply); err != nil {
+		w.Kill()
+		return err
+	}
+	w.Close(ctx)
+	next := &inferencepb.ModelConfig{}
+	if err := proto.Unmarshal(reply.Config, next); err != nil {
+		return status.Errorf(status.Internal, "%w", err)
+	}
+	proto.Reset(s.Config)
+	proto.Merge(s.Config, next)
+	return nil
+}
+
 func (m *Model) spawn(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
 	return m.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command,
@@ -194,7 +221,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		if err != nil {
 			return nil, err
 		}
-		w.Configure(p.Name, false, nil)
+		w.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.o.Outputs)
 		if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
 			defer w.Kill()
 			return nil, m.explain(w, err)

@@ -35,14 +35,31 @@ func Serve(ctx context.Context, runtime string, log *slog.Logger,
 
 // handler has one model, and one instance of it.
 type handler struct {
-	log   *slog.Logger
-	open  func(json.RawMessage) (backend.Backend, error)
-	model backend.Model
-	inst  backend.Instance
-	batch bool // max_batch_size is above 0
+	log       *slog.Logger
+	open      func(json.RawMessage) (backend.Backend, error)
+	model     backend.Model
+	inst      backend.Instance
+	batch     bool // max_batch_size is above 0
+	decoupled bool
+	peer      *worker.Peer
 }
 
-var _ worker.Handler = (*handler)(nil)
+var (
+	_ worker.Streamer  = (*handler)(nil)
+	_ worker.Connector = (*handler)(nil)
+)
+
+// PeerUser is a backend in a process that asks the server for something.
+type PeerUser interface {
+	// UsePeer is called before the other methods.
+	UsePeer(p *worker.Peer)
+}
+
+// Connect implements worker.Connector.
+func (h *handler) Connect(p *worker.Peer) { h.peer = p }
+
+// Streams implements worker.Streamer.
+func (h *handler) Streams() bool { return h.decoupled }
 
 // Call implements worker.Handler.
 func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (any, error) {
@@ -70,8 +87,15 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 			return nil, err
 		}
 		h.batch = spec.Config.GetMaxBatchSize() > 0
+		h.decoupled = spec.Config.GetModelTransactionPolicy().GetDecoupled()
 		h.model, err = b.Load(ctx, spec)
 		return nil, err
+	case "complete":
+		b, spec, err := h.prepare(&a.Load)
+		if err != nil {
+			return nil, err
+		}
+		return complete(ctx, b, spec)
 	case "instance":
 		if h.model == nil {
 			return nil, status.New(status.Internal, "no model is loaded")
@@ -81,11 +105,33 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 		h.inst, err = h.model.NewInstance(ctx, a.Placement)
 		return nil, err
 	case "is_ready":
-		return map[string]bool{"ready": h.inst != nil}, nil
+		return map[string]bool{"ready": h.inst != nil}, ready(ctx, h.model)
 	case "finalize", "log_level", "trim":
 		return nil, nil
 	}
 	return nil, status.Errorf(status.Unsupported, "this worker does not know the call %q", op)
+}
+
+// complete lets the backend complete a configuration, and returns it.
+func complete(ctx context.Context, b backend.Backend, s backend.Spec) (any, error) {
+	c, ok := b.(backend.ConfigCompleter)
+	if !ok {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' does not complete configurations", b.Name())
+	}
+	if err := c.CompleteConfig(ctx, s); err != nil {
+		return nil, err
+	}
+	config, err := proto.Marshal(s.Config)
+	return map[string][]byte{"config": config}, err
+}
+
+// ready asks a model that decides itself whether it is ready.
+func ready(ctx context.Context, m backend.Model) error {
+	r, ok := m.(backend.Readiness)
+	if !ok {
+		return nil
+	}
+	return r.Ready(ctx)
 }
 
 // prepare makes the backend and the model's specification for a call.
@@ -97,6 +143,9 @@ func (h *handler) prepare(c *loadCall) (backend.Backend, backend.Spec, error) {
 	b, err := h.open(c.Backend)
 	if err != nil {
 		return nil, backend.Spec{}, err
+	}
+	if u, ok := b.(PeerUser); ok {
+		u.UsePeer(h.peer)
 	}
 	return b, backend.Spec{
 		ModelName: c.ModelName, Version: c.Version, Config: config,

@@ -1,0 +1,56 @@
+// The names, numbers and types of Triton's C API that backends, caches and agents use, as its documentation gives
+// them: TRITONSERVER 1.34, TRITONBACKEND 1.19. Pointers are opaque to the libraries that get them. A function returns
+// NULL, or an error that its caller deletes.
+#ifndef NT_TRITON_API_H
+#define NT_TRITON_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SERVER_MAJOR = 1, SERVER_MINOR = 34, BACKEND_MAJOR = 1, BACKEND_MINOR = 19 };
+
+enum error_code {
+  CODE_UNKNOWN,
+  CODE_INTERNAL,
+  CODE_NOT_FOUND,
+  CODE_INVALID_ARG,
+  CODE_UNAVAILABLE,
+  CODE_UNSUPPORTED,
+  CODE_ALREADY_EXISTS,
+  CODE_CANCELLED
+};
+
+// Data types have the numbers of model_config.proto.
+enum { TYPE_BYTES = 13, TYPE_LAST = 14 };
+
+enum memory_type { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
+
+enum parameter_type { PARAMETER_STRING, PARAMETER_INT, PARAMETER_BOOL, PARAMETER_DOUBLE, PARAMETER_BYTES };
+
+enum instance_kind { KIND_AUTO, KIND_CPU, KIND_GPU, KIND_MODEL };
+
+enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR, LOG_VERBOSE };
+
+enum { RELEASE_ALL = 1, RELEASE_RESCHEDULE = 2 };
+enum { RESPONSE_FINAL = 1 };
+
+typedef struct TRITONSERVER_Error TRITONSERVER_Error;
+typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
+typedef struct TRITONSERVER_BufferAttributes TRITONSERVER_BufferAttributes;
+typedef struct TRITONSERVER_Server TRITONSERVER_Server;
+typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
+
+typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
+typedef struct TRITONBACKEND_Attribute TRITONBACKEND_BackendAttribute;
+typedef struct TRITONBACKEND_MemoryManager TRITONBACKEND_MemoryManager;
+typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
+typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
+typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
+typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
+typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
+typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
+
+#endif

@@ -1,0 +1,109 @@
+package capi
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"nereid/engine/infer"
+	"nereid/engine/tensor"
+)
+
+// copyLimit is the size in bytes up to which an input is copied into the record of its request. Larger ones are in the
+// shared memory, where they stay until the request is released. BYTES are always copied: they are in memory of Go.
+const copyLimit = 8192
+
+// recordWriter writes the records that nt_request reads: numbers of 8 bytes, and texts behind their length, with a zero
+// and padding to 8 bytes.
+type recordWriter struct{ b []byte }
+
+func (w *recordWriter) number(v uint64) { w.b = binary.LittleEndian.AppendUint64(w.b, v) }
+
+func (w *recordWriter) pad() {
+	for len(w.b)%8 != 0 {
+		w.b = append(w.b, 0)
+	}
+}
+
+func (w *recordWriter) text(s string) {
+	w.number(uint64(len(s)))
+	w.b = append(append(w.b, s...), 0)
+	w.pad()
+}
+
+// request appends the record of a request with the number by which events name it, behind its size.
+func (w *recordWriter) request(handle uint64, r *infer.Request) {
+	at := len(w.b)
+	w.number(0)
+	w.number(handle)
+	w.number(r.Correlation.Number)
+	w.number(uint64(r.Timeout.Microseconds()))
+	w.number(r.Priority)
+	w.number(uint64(r.Flags))
+	w.number(uint64(len(r.Inputs)))
+	w.number(uint64(len(r.Outputs)))
+	w.number(uint64(len(r.Parameters)))
+	w.text(r.ID)
+	w.text(r.Correlation.Text)
+	for i := range r.Inputs {
+		w.input(&r.Inputs[i])
+	}
+	for i := range r.Outputs {
+		w.text(r.Outputs[i].Name)
+	}
+	for i := range r.Parameters {
+		w.parameter(&r.Parameters[i])
+	}
+	binary.LittleEndian.PutUint64(w.b[at:], uint64(len(w.b)-at-8))
+}
+
+func (w *recordWriter) input(t *tensor.Tensor) {
+	w.text(t.Name)
+	w.number(uint64(t.DataType))
+	w.number(uint64(len(t.Shape)))
+	for _, d := range t.Shape {
+		w.number(uint64(d))
+	}
+	if len(t.Data) <= copyLimit || t.DataType == tensor.Bytes {
+		w.number(0)
+		w.number(uint64(len(t.Data)))
+		w.b = append(w.b, t.Data...)
+		w.pad()
+		return
+	}
+	w.number(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))))
+	w.number(uint64(len(t.Data)))
+}
+
+// The types of parameters, as the API numbers them.
+const (
+	parameterString = iota
+	parameterInt
+	parameterBool
+	parameterDouble
+)
+
+func (w *recordWriter) parameter(p *infer.Parameter) {
+	w.text(p.Name)
+	switch p.Kind {
+	case infer.StringParameter:
+		w.number(parameterString)
+		w.text(p.Text)
+	case infer.IntParameter:
+		w.number(parameterInt)
+		w.number(uint64(p.Int))
+	case infer.UintParameter:
+		w.number(parameterInt)
+		w.number(p.Uint)
+	case infer.FloatParameter:
+		w.number(parameterDouble)
+		w.number(math.Float64bits(p.Float))
+	case infer.BoolParameter:
+		w.number(parameterBool)
+		n := uint64(0)
+		if p.Bool {
+			n = 1
+		}
+		w.number(n)
+	}
+}

@@ -1,0 +1,161 @@
+// What the opaque pointers of the API point to, and what the parts of the shim share.
+//
+// Threads: a library may call the API from any thread. Requests, inputs and parameters do not change after they are
+// handed to it, except for their counts and flags, which are atomic. A response belongs to one thread at a time.
+#ifndef NT_TRITON_OBJECT_H
+#define NT_TRITON_OBJECT_H
+
+#include <stdatomic.h>
+
+#include "api.h"
+
+typedef TRITONSERVER_Error *error;
+
+struct TRITONSERVER_Error {
+  int code;
+  char *text;
+};
+
+struct TRITONSERVER_Message {
+  char *text;
+  size_t size;
+};
+
+// A parameter of a request or of a response. The value is a text, or one of the numbers.
+struct TRITONSERVER_Parameter {
+  char *name;
+  int type;
+  uint64_t size;  // of the text or bytes, without the zero behind it
+  char *text;
+  int64_t integer;
+  double real;
+  bool flag;
+};
+
+struct TRITONSERVER_BufferAttributes {
+  size_t size;
+  int memory;
+  int64_t memory_id;
+  void *cuda_handle;
+};
+
+// One backend library.
+struct TRITONBACKEND_Backend {
+  char *name, *folder;
+  TRITONSERVER_Message config;
+  int policy;
+  void *state;
+};
+
+// What a backend prefers where the configuration says nothing.
+struct TRITONBACKEND_Attribute {
+  struct {
+    int kind;
+    uint64_t count;
+  } groups[16];
+  uint32_t group_count;
+  bool parallel;
+};
+
+struct TRITONBACKEND_Model {
+  TRITONBACKEND_Backend *backend;
+  char *name, *folder;
+  uint64_t version;
+  TRITONSERVER_Message config;
+  bool completes;  // its configuration may be completed
+  bool changed;    // it has been
+  void *state;
+  uint64_t memory;  // bytes that it has reported
+};
+
+struct TRITONBACKEND_ModelInstance {
+  TRITONBACKEND_Model *model;
+  char *name;
+  int kind, device;
+  bool passive;
+  TRITONSERVER_Message host_policy;
+  char **profiles;
+  uint32_t profile_count;
+  void *state;
+  uint64_t memory;
+  // What it reported about the execution under way: the first start and the last end, in nanoseconds.
+  uint64_t compute_start, compute_end;
+};
+
+struct TRITONBACKEND_Input {
+  const char *name;
+  int type;
+  const int64_t *shape;
+  uint32_t dims;
+  uint64_t size;
+  const void *data;
+  TRITONSERVER_BufferAttributes attributes;
+};
+
+// An entry of the queue to Go. It is the first member of what it tells of.
+typedef struct event {
+  struct event *next;
+  enum { EVENT_RESPONSE, EVENT_RELEASE } kind;
+} event;
+
+// A request that a backend executes.
+struct TRITONBACKEND_Request {
+  event released;
+  uint32_t release_flags;
+  uint64_t handle;  // Go's number
+  atomic_int refs;  // the backend's until it releases it, Go's until the final response, responses and factories
+  atomic_bool cancelled;
+  char *record;  // the memory of all texts, shapes and small inputs
+  const char *id, *correlation_text;
+  uint64_t correlation, timeout, priority;
+  uint32_t flags;
+  TRITONBACKEND_Input *inputs;
+  TRITONSERVER_Parameter *parameters;
+  const char **outputs;
+  uint32_t input_count, output_count, parameter_count;
+};
+
+struct TRITONBACKEND_Output {
+  char *name;
+  int type;
+  int64_t *shape;
+  uint32_t dims;
+  void *data;
+  uint64_t size;
+  uint64_t reserved;  // Go's number of shared memory; 0: data is malloc's
+  TRITONSERVER_BufferAttributes attributes;
+};
+
+struct TRITONBACKEND_Response {
+  event sent;
+  TRITONBACKEND_Request *request;
+  TRITONBACKEND_Output **outputs;
+  TRITONSERVER_Parameter *parameters;
+  uint32_t output_count, parameter_count;
+  error failure;
+  uint32_t flags;
+  bool empty;  // only flags were sent
+};
+
+struct TRITONBACKEND_ResponseFactory {
+  TRITONBACKEND_Request *request;
+};
+
+// new_error makes an error; format is printf's.
+error new_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// copy_text returns a copy, NULL of NULL.
+char *copy_text(const char *text);
+// must_have ends the process when memory is exhausted: nothing here could go on.
+void *must_have(void *memory);
+// set_message replaces a message's text by a copy.
+void set_message(TRITONSERVER_Message *m, const char *text, size_t size);
+// clear_parameter frees what a parameter owns.
+void clear_parameter(TRITONSERVER_Parameter *p);
+
+// push_event hands an event to Go. Events of one thread stay in order.
+void push_event(event *e);
+// retain_request and release_request count references; the last one frees it.
+void retain_request(TRITONBACKEND_Request *q);
+void release_request(TRITONBACKEND_Request *q);
+
+#endif

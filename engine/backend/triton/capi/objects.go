@@ -1,0 +1,260 @@
+package capi
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"slices"
+	"strings"
+	"unsafe"
+
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// texts are texts in C's memory, which free frees.
+type texts []*C.char
+
+func (t *texts) of(s string) *C.char {
+	c := C.CString(s)
+	*t = append(*t, c)
+	return c
+}
+
+func (t *texts) free() {
+	for _, c := range *t {
+		C.free(unsafe.Pointer(c))
+	}
+}
+
+// Backend is an initialized backend.
+type Backend struct {
+	l         *Library
+	c         *C.TRITONBACKEND_Backend
+	attribute C.TRITONBACKEND_BackendAttribute
+}
+
+// Group is an instance group that a backend prefers.
+type Group struct {
+	Kind  inferencepb.ModelInstanceGroup_Kind
+	Count int
+}
+
+// kinds are the kinds of devices, by their numbers in the API. Those of model_config.proto differ.
+var kinds = [...]inferencepb.ModelInstanceGroup_Kind{
+	inferencepb.ModelInstanceGroup_KIND_AUTO, inferencepb.ModelInstanceGroup_KIND_CPU,
+	inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_MODEL,
+}
+
+// NewBackend initializes a backend. config is the JSON of its settings, folder has its files. Errors: those of the
+// backend.
+func NewBackend(l *Library, name, folder, config string) (*Backend, error) {
+	var t texts
+	defer t.free()
+	b := &Backend{l: l, c: C.nt_new_backend(t.of(name), t.of(folder), t.of(config))}
+	if err := goError(C.nt_backend_initialize(&l.entries, b.c, &b.attribute)); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Preferred returns the instance groups that the backend prefers.
+func (b *Backend) Preferred() (groups []Group) {
+	for _, g := range b.attribute.groups[:b.attribute.group_count] {
+		if g.kind >= 0 && int(g.kind) < len(kinds) {
+			groups = append(groups, Group{kinds[g.kind], int(g.count)})
+		}
+	}
+	return groups
+}
+
+// Close finalizes the backend.
+func (b *Backend) Close() error { return goError(C.nt_backend_finalize(&b.l.entries, b.c)) }
+
+// Model is an initialized model.
+type Model struct {
+	b *Backend
+	c *C.TRITONBACKEND_Model
+}
+
+// NewModel initializes a model. config is its whole configuration as JSON, folder its folder. completes: the backend
+// may complete the configuration. Errors: those of the backend.
+func (b *Backend) NewModel(name, folder string, version int64, config string, completes bool) (*Model, error) {
+	var t texts
+	defer t.free()
+	m := &Model{b: b, c: C.nt_new_model(b.c, t.of(name), t.of(folder), C.uint64_t(version), t.of(config),
+		C.bool(completes))}
+	if err := goError(C.nt_model_initialize(&b.l.entries, m.c)); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Config returns the configuration that the backend has set, nil if it has set none.
+func (m *Model) Config() []byte {
+	if !m.c.changed {
+		return nil
+	}
+	return C.GoBytes(unsafe.Pointer(m.c.config.text), C.int(m.c.config.size))
+}
+
+// Close finalizes the model.
+func (m *Model) Close() error { return goError(C.nt_model_finalize(&m.b.l.entries, m.c)) }
+
+// Instance is an initialized instance. Only one goroutine at a time may call Execute; Events is safe beside it.
+type Instance struct {
+	m       *Model
+	c       *C.TRITONBACKEND_ModelInstance
+	records recordWriter
+	made    []*C.TRITONBACKEND_Request
+}
+
+// Place says where an instance runs.
+type Place struct {
+	Name     string
+	Kind     inferencepb.ModelInstanceGroup_Kind
+	Device   int
+	Passive  bool
+	Policy   string // of the host, as JSON
+	Profiles []string
+}
+
+// NewInstance initializes an instance. Errors: those of the backend.
+func (m *Model) NewInstance(p Place) (*Instance, error) {
+	var t texts
+	defer t.free()
+	i := &Instance{m: m, c: C.nt_new_instance(m.c, t.of(p.Name), C.int(slices.Index(kinds[:], p.Kind)), C.int(p.Device),
+		C.bool(p.Passive), t.of(p.Policy))}
+	for _, name := range p.Profiles {
+		C.nt_add_profile(i.c, t.of(name))
+	}
+	if err := goError(C.nt_instance_initialize(&m.b.l.entries, i.c)); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// Ready returns nil if the instance says that it is ready, else why not.
+func (i *Instance) Ready() error { return goError(C.nt_instance_ready(&i.m.b.l.entries, i.c)) }
+
+// Close finalizes the instance.
+func (i *Instance) Close() error { return goError(C.nt_instance_finalize(&i.m.b.l.entries, i.c)) }
+
+// Begin begins the batch of the next Execute.
+func (i *Instance) Begin() { i.records.b = i.records.b[:0] }
+
+// Add adds a request to the batch. Its inputs must stay until the event of its release. handle is not 0 and not used by
+// another request of the process.
+func (i *Instance) Add(handle uint64, r *infer.Request) { i.records.request(handle, r) }
+
+// Execute executes the batch of n requests. add receives the reference on each request before Execute returns. If the
+// backend fails, it has taken no request, and there are no events of them. Events of the requests follow otherwise.
+func (i *Instance) Execute(n int) ([]Request, error) {
+	i.made = slices.Grow(i.made[:0], n)[:n]
+	err := goError(C.nt_execute(&i.m.b.l.entries, i.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(i.records.b))),
+		(**C.TRITONBACKEND_Request)(unsafe.Pointer(unsafe.SliceData(i.made))), C.uint32_t(n)))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Request, n)
+	for k, q := range i.made {
+		all[k] = Request{q}
+	}
+	return all, nil
+}
+
+// Span returns when the computation of the last execution began and ended, in nanoseconds as the backend reported them;
+// 0: it has not.
+func (i *Instance) Span() (began, ended uint64) {
+	return uint64(i.c.compute_start), uint64(i.c.compute_end)
+}
+
+// Request is the reference on a request in C's memory.
+type Request struct{ c *C.TRITONBACKEND_Request }
+
+// Cancel sets the flag that the backend sees.
+func (q Request) Cancel() { C.nt_cancel(q.c) }
+
+// Release drops the reference.
+func (q Request) Release() { C.release_request(q.c) }
+
+// Event is something that a backend has done with a request. Response is nil when it has released the request.
+type Event struct {
+	Handle     uint64
+	Response   *Response
+	Reschedule bool // the request was released to be executed again
+}
+
+// Response is a response that a backend has sent, or only flags.
+type Response struct {
+	c     *C.TRITONBACKEND_Response
+	Final bool
+	Empty bool  // the client gets no response
+	Err   error // nil: it has outputs
+}
+
+// Events calls each for what has happened since the last call, in order.
+func Events(each func(Event)) {
+	for e := C.nt_take_events(); e != nil; {
+		next := e.next
+		if e.kind == C.EVENT_RELEASE {
+			q := (*C.TRITONBACKEND_Request)(unsafe.Pointer(e)) // it is the first member
+			each(Event{Handle: uint64(q.handle), Reschedule: q.release_flags&C.RELEASE_RESCHEDULE != 0})
+			C.release_request(q)
+		} else {
+			r := (*C.TRITONBACKEND_Response)(unsafe.Pointer(e))
+			p := &Response{c: r, Final: r.flags&C.RESPONSE_FINAL != 0, Empty: bool(r.empty)}
+			if r.failure != nil {
+				p.Err = status.New(status.Code(r.failure.code), C.GoString(r.failure.text))
+			}
+			each(Event{Handle: uint64(r.request.handle), Response: p})
+		}
+		e = next
+	}
+}
+
+// Move moves outputs and parameters into resp. The response must not be used after.
+func (p *Response) Move(resp *infer.Response) {
+	for _, x := range unsafe.Slice(p.c.parameters, p.c.parameter_count) {
+		resp.Parameters = append(resp.Parameters, goParameter(&x))
+	}
+	c := p.c
+	left := tensor.NewBuffer(nil, func(*tensor.Buffer) { C.nt_free_response(c) })
+	defer left.Release()
+	for _, o := range unsafe.Slice(p.c.outputs, p.c.output_count) {
+		name := strings.Clone(C.GoString(o.name))
+		shape := unsafe.Slice((*int64)(unsafe.Pointer(o.shape)), o.dims)
+		data := unsafe.Slice((*byte)(o.data), o.size)
+		buf := left.Retain()
+		if o.reserved != 0 {
+			buf.Release()
+			buf = takeReserved(uint64(o.reserved))
+			data = buf.Bytes()[:o.size:o.size]
+			o.reserved, o.data = 0, nil
+		}
+		resp.AddOutput(name, tensor.DataType(o._type), shape, data, buf)
+	}
+}
+
+// Drop frees a response that is not used.
+func (p *Response) Drop() { C.nt_free_response(p.c) }
+
+func goParameter(p *C.TRITONSERVER_Parameter) infer.Parameter {
+	q := infer.Parameter{Name: C.GoString(p.name)}
+	switch p._type {
+	case C.PARAMETER_INT:
+		q.Kind, q.Int = infer.IntParameter, int64(p.integer)
+	case C.PARAMETER_BOOL:
+		q.Kind, q.Bool = infer.BoolParameter, bool(p.flag)
+	case C.PARAMETER_DOUBLE:
+		q.Kind, q.Float = infer.FloatParameter, float64(p.real)
+	default:
+		q.Kind, q.Text = infer.StringParameter, C.GoStringN(p.text, C.int(p.size))
+	}
+	return q
+}

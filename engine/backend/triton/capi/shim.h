@@ -1,0 +1,69 @@
+// What Go calls.
+#ifndef NT_TRITON_SHIM_H
+#define NT_TRITON_SHIM_H
+
+#include "object.h"
+
+// function is one name of the API: where it is in this process, and whether it does what Triton's does.
+typedef struct {
+  const char *name;
+  void *address;
+  bool built;
+} nt_function;
+
+// nt_functions returns all names, and their count.
+const nt_function *nt_functions(size_t *count);
+
+// nt_open opens a library. global: its names can be used by libraries that are opened later. The error is malloc's.
+void *nt_open(const char *path, bool global, char **why);
+
+// Entry points of a backend library. Each may be missing.
+typedef struct {
+  error (*initialize)(TRITONBACKEND_Backend *);
+  error (*finalize)(TRITONBACKEND_Backend *);
+  error (*attribute)(TRITONBACKEND_Backend *, TRITONBACKEND_BackendAttribute *);
+  error (*model_initialize)(TRITONBACKEND_Model *);
+  error (*model_finalize)(TRITONBACKEND_Model *);
+  error (*instance_initialize)(TRITONBACKEND_ModelInstance *);
+  error (*instance_finalize)(TRITONBACKEND_ModelInstance *);
+  error (*instance_ready)(TRITONBACKEND_ModelInstance *);
+  error (*execute)(TRITONBACKEND_ModelInstance *, TRITONBACKEND_Request **, uint32_t);
+} nt_entries;
+
+void nt_find_entries(void *library, nt_entries *e);
+
+// These call an entry point. One that is missing succeeds, except for nt_execute.
+error nt_backend_initialize(const nt_entries *e, TRITONBACKEND_Backend *b, TRITONBACKEND_BackendAttribute *a);
+error nt_backend_finalize(const nt_entries *e, TRITONBACKEND_Backend *b);
+error nt_model_initialize(const nt_entries *e, TRITONBACKEND_Model *m);
+error nt_model_finalize(const nt_entries *e, TRITONBACKEND_Model *m);
+error nt_instance_initialize(const nt_entries *e, TRITONBACKEND_ModelInstance *i);
+error nt_instance_finalize(const nt_entries *e, TRITONBACKEND_ModelInstance *i);
+error nt_instance_ready(const nt_entries *e, TRITONBACKEND_ModelInstance *i);
+
+// nt_request makes a request from a record. Go and the backend have one reference each.
+TRITONBACKEND_Request *nt_request(const char *record, uint64_t size);
+void nt_cancel(TRITONBACKEND_Request *q);
+// nt_execute makes requests from consecutive records, each behind its size, and executes them. made receives the
+// requests. On an error the backend has none of them.
+error nt_execute(const nt_entries *e, TRITONBACKEND_ModelInstance *i, const char *records,
+    TRITONBACKEND_Request **made, uint32_t count);
+// nt_take_events returns what has happened since the last call, as a list that is the caller's.
+event *nt_take_events(void);
+void nt_free_response(TRITONBACKEND_Response *r);
+// nt_executing says that the caller takes the events of this thread itself.
+void nt_executing(bool on);
+
+void nt_delete_error(error e);
+// nt_glibc returns the version of the C library.
+const char *nt_glibc(void);
+error nt_error(int code, const char *text);
+void nt_message(TRITONSERVER_Message *m, const char *text);
+TRITONBACKEND_Backend *nt_new_backend(const char *name, const char *folder, const char *config);
+TRITONBACKEND_Model *nt_new_model(TRITONBACKEND_Backend *b, const char *name, const char *folder, uint64_t version,
+    const char *config, bool completes);
+TRITONBACKEND_ModelInstance *nt_new_instance(
+    TRITONBACKEND_Model *m, const char *name, int kind, int device, bool passive, const char *policy);
+void nt_add_profile(TRITONBACKEND_ModelInstance *i, const char *name);
+
+#endif

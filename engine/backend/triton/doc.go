@@ -1,0 +1,9 @@
+// Package triton runs Triton's own backend libraries, libtriton_<name>.so, unmodified.
+//
+// On the server's side, a Finder finds the library of a model, and a Backend runs each instance of the model in a
+// process (package isolation). In the process, ServeWorker opens the library, which calls the C API of package capi.
+// A crash of the library ends one instance.
+//
+// Goroutines: those of package worker, and in the process one that hands on responses which come outside of
+// executions; it ends with the process.
+package triton

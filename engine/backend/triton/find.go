@@ -1,0 +1,86 @@
+package triton
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+)
+
+// Options say where libraries are and how their processes are started.
+type Options struct {
+	// Directory has a folder for each backend, as in Triton's --backend-directory. "": there is none.
+	Directory string
+	// Settings are those of --backend-config=<name>,key=value, by the backend's name. Those of "" are for all.
+	Settings map[string]map[string]string
+	Processes
+}
+
+// Finder finds the backend libraries of models. Its methods are safe for concurrent use.
+type Finder struct {
+	o Options
+
+	mu    sync.Mutex
+	found map[string]*Backend // guarded by mu: by the name and the path of the library
+}
+
+// NewFinder returns a finder.
+func NewFinder(o Options) *Finder { return &Finder{o: o, found: map[string]*Backend{}} }
+
+// prefix and suffix are around a backend's name in the name of its library.
+const (
+	prefix = "libtriton_"
+	suffix = ".so"
+)
+
+// OfModel returns the backend whose library is in the model's folder, or in that of its version; nil: there is none.
+// Such a library takes precedence over all other backends of its name.
+func (f *Finder) OfModel(cfg *inferencepb.ModelConfig, modelFolder, versionFolder string) backend.Backend {
+	return f.in(cfg, versionFolder, modelFolder)
+}
+
+// Of returns the backend whose library is in the backend directory; nil: there is none.
+func (f *Finder) Of(cfg *inferencepb.ModelConfig) backend.Backend {
+	if f.o.Directory == "" {
+		return nil
+	}
+	return f.in(cfg, filepath.Join(f.o.Directory, cfg.GetBackend()))
+}
+
+// in returns the backend whose library is in the first of the folders that has it.
+func (f *Finder) in(cfg *inferencepb.ModelConfig, folders ...string) backend.Backend {
+	name := cfg.GetBackend()
+	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
+		return nil
+	}
+	file := cmp.Or(cfg.GetRuntime(), prefix+name+suffix)
+	if filepath.Base(file) != file || !strings.HasSuffix(file, suffix) {
+		return nil
+	}
+	for _, folder := range folders {
+		path := filepath.Join(folder, file)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return f.backend(name, path)
+		}
+	}
+	return nil
+}
+
+func (f *Finder) backend(name, path string) *Backend {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	key := name + "\x00" + path
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.found[key]
+	if b == nil {
+		b = &Backend{name: name, library: path, o: &f.o}
+		f.found[key] = b
+	}
+	return b
+}

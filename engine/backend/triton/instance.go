@@ -1,0 +1,225 @@
+package triton
+
+import (
+	"context"
+	"sync"
+
+	"nereid/engine/backend/triton/capi"
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// pending is a request that the library has.
+type pending struct {
+	r *infer.Request
+	c capi.Request
+	// The next are guarded by requests.mu.
+	known    bool            // c is set
+	answered bool            // the final response has come
+	released bool            // the library has released it
+	held     *infer.Response // of a model that is not decoupled: a response that came before the final flag
+	done     func()          // is called once when it is answered and released; nil: nobody waits
+}
+
+// requests are those that the library has, by their number. Safe for concurrent use.
+type requests struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]*pending // guarded by mu
+
+	decoupled bool // set before the first execution
+
+	events sync.Mutex // held while events are handled, so that they stay in order
+}
+
+// add adds a request and returns its number.
+func (q *requests) add(r *infer.Request, done func()) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last++
+	q.open[q.last] = &pending{r: r.Retain(), done: done}
+	return q.last
+}
+
+// handleEvents hands on what the library has done.
+func (q *requests) handleEvents() {
+	q.events.Lock()
+	defer q.events.Unlock()
+	capi.Events(q.handle)
+}
+
+func (q *requests) handle(e capi.Event) {
+	q.mu.Lock()
+	p := q.open[e.Handle]
+	late := p == nil || p.answered && e.Response != nil
+	q.mu.Unlock()
+	switch {
+	case late && e.Response != nil:
+		e.Response.Drop()
+	case late:
+	case e.Response != nil:
+		q.respond(e.Handle, p, e.Response)
+	default:
+		if e.Reschedule {
+			p.r.Fail(status.New(status.Unsupported, "a request cannot be released to be scheduled again"))
+		}
+		q.settle(e.Handle, p, e.Reschedule, true)
+	}
+}
+
+// respond hands on a response. Flags alone end a stream, or the wait for the flag of a response that came before.
+func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
+	var resp *infer.Response
+	switch {
+	case from.Empty:
+		from.Drop()
+	case from.Err != nil:
+		resp = p.r.NewResponse()
+		resp.Err = from.Err
+		from.Drop()
+	default:
+		resp = p.r.NewResponse()
+		from.Move(resp)
+	}
+	if !q.decoupled {
+		resp = p.only(resp, from.Final)
+	}
+	if resp == nil && from.Final {
+		resp = p.r.NewResponse()
+	}
+	if resp != nil {
+		resp.Final = from.Final
+		_ = p.r.Respond(resp) // fails only after the final response
+	}
+	if from.Final {
+		q.settle(handle, p, true, false)
+	}
+}
+
+// only returns the one response of a request of a model that is not decoupled, when it is final; before, nil.
+func (p *pending) only(resp *infer.Response, final bool) *infer.Response {
+	switch {
+	case resp == nil:
+		resp = p.held
+	case p.held != nil:
+		resp.Release()
+		p.held.Release()
+		resp = p.held
+		resp.Err = status.New(status.Internal, "the backend sent more than one response to a request, and the model "+
+			"is not decoupled; set model_transaction_policy { decoupled: true }")
+	}
+	p.held = resp
+	if !final {
+		return nil
+	}
+	p.held = nil
+	if resp == nil {
+		resp = p.r.NewResponse()
+		resp.Err = status.New(status.Internal, "the backend sent no response to a request, and the model is not "+
+			"decoupled; set model_transaction_policy { decoupled: true }")
+	}
+	return resp
+}
+
+// settle notes that a request was answered or released, and forgets it when it was both.
+func (q *requests) settle(handle uint64, p *pending, answered, released bool) {
+	q.mu.Lock()
+	p.answered, p.released = p.answered || answered, p.released || released
+	over := p.answered && p.released
+	if over {
+		delete(q.open, handle)
+	}
+	free := over && p.known
+	q.mu.Unlock()
+	if !over {
+		return
+	}
+	if free {
+		p.c.Release()
+	}
+	p.r.Release()
+	if p.done != nil {
+		p.done()
+	}
+}
+
+// made sets the references on requests in C's memory. Some of them may be over.
+func (q *requests) made(handles []uint64, all []capi.Request, pendings []*pending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, p := range pendings {
+		p.c, p.known = all[i], true
+		if q.open[handles[i]] == nil {
+			all[i].Release()
+		}
+	}
+}
+
+// instance executes batches.
+type instance struct {
+	c        *capi.Instance
+	requests *requests
+	batched  bool
+
+	handles  []uint64
+	pendings []*pending
+}
+
+// Execute gives the library a batch, or each request alone if the model does not batch. It returns when all requests
+// are answered and released; for a decoupled model, when the library has taken them.
+func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
+	if x.batched {
+		return x.run(ctx, b, b.Requests)
+	}
+	for i := range b.Requests {
+		if err := x.run(ctx, b, b.Requests[i:i+1]); err != nil {
+			b.Requests[i].Fail(err)
+		}
+	}
+	return nil
+}
+
+func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Request) error {
+	var wait sync.WaitGroup
+	var done func()
+	if !x.requests.decoupled {
+		wait.Add(len(list))
+		done = wait.Done
+	}
+	x.c.Begin()
+	x.handles, x.pendings = x.handles[:0], x.pendings[:0]
+	for _, r := range list {
+		h := x.requests.add(r, done)
+		x.requests.mu.Lock()
+		p := x.requests.open[h]
+		x.requests.mu.Unlock()
+		x.handles, x.pendings = append(x.handles, h), append(x.pendings, p)
+		x.c.Add(h, r)
+	}
+	b.MarkInput()
+	made, err := x.c.Execute(len(list))
+	if err != nil {
+		x.requests.forget(x.handles)
+		return err
+	}
+	x.requests.made(x.handles, made, x.pendings)
+	x.requests.handleEvents()
+	b.MarkOutput()
+	wait.Wait()
+	return nil
+}
+
+// forget removes requests that the library has not taken.
+func (q *requests) forget(handles []uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, h := range handles {
+		if p := q.open[h]; p != nil {
+			delete(q.open, h)
+			p.r.Release()
+		}
+	}
+}
+
+// Close finalizes the instance.
+func (x *instance) Close() error { return x.c.Close() }

@@ -1,0 +1,117 @@
+package triton
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"runtime"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/isolation"
+	"nereid/engine/inferencepb"
+	"nereid/engine/system/affinity"
+	"nereid/engine/tensor"
+	"nereid/engine/worker"
+	"nereid/engine/worker/process"
+)
+
+// Processes say how processes of models are started.
+type Processes struct {
+	Launcher *worker.Launcher
+	// Worker is the command, which must call ServeWorker. WorkerEnv is added to this program's environment.
+	Worker, WorkerEnv []string
+}
+
+// Backend runs the models of one library.
+type Backend struct {
+	name, library string
+	o             *Options
+}
+
+var (
+	_ backend.Backend         = (*Backend)(nil)
+	_ backend.ConfigCompleter = (*Backend)(nil)
+	_ backend.GPUUser         = (*Backend)(nil)
+)
+
+// Name returns the backend's name: "identity" for libtriton_identity.so.
+func (b *Backend) Name() string { return b.name }
+
+// Traits implements backend.Backend. Whether a library makes batch inputs or sets states is not known.
+func (b *Backend) Traits() backend.Traits {
+	return backend.Traits{ParallelInstances: true, IgnoresExtras: true}
+}
+
+// UsesGPUs implements backend.GPUUser: libraries may use GPUs by themselves.
+func (b *Backend) UsesGPUs() bool { return true }
+
+// Load starts a process that loads a model version.
+func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	o, err := b.processes(s)
+	if err != nil {
+		return nil, err
+	}
+	m, err := isolation.Load(ctx, s, o)
+	if err != nil {
+		return nil, err // not a nil model in an interface
+	}
+	return m, nil
+}
+
+// CompleteConfig lets the library complete the configuration, in a process.
+func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
+	o, err := b.processes(s)
+	if err != nil {
+		return err
+	}
+	return isolation.CompleteConfig(ctx, s, o)
+}
+
+// processOptions are what a process is told of the library.
+type processOptions struct {
+	Name, Library string
+	Settings      map[string]string
+}
+
+// processes returns how the processes of a model are started.
+func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
+	limits, err := process.Limits{}.Of(s.Config)
+	if err != nil {
+		return isolation.Options{}, err
+	}
+	settings := map[string]string{"auto-complete-config": "true", "backend-directory": b.o.Directory}
+	maps.Copy(settings, b.o.Settings[""])
+	maps.Copy(settings, b.o.Settings[b.name])
+	own := processOptions{Name: b.name, Library: b.library, Settings: settings}
+	outputs := &worker.Outputs{Types: map[string]tensor.DataType{}}
+	for _, out := range s.Config.GetOutput() {
+		outputs.Types[out.GetName()] = tensor.DataType(out.GetDataType())
+	}
+	return isolation.Options{
+		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, EnvAt: visible,
+		Runtime: filepath.Base(b.library), Limits: limits, Outputs: outputs,
+		Backend: func(affinity.Policy) any { return own },
+	}, nil
+}
+
+// visible returns the environment variables that hide all GPUs from instances on the CPU. Other instances see all of
+// them, because they get the number of theirs.
+func visible(p backend.Placement) []string {
+	if p.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
+		return []string{"CUDA_VISIBLE_DEVICES=-1"}
+	}
+	return nil
+}
+
+// WorkerName is the argument of "nereid worker" for the processes of this package.
+const WorkerName = "triton"
+
+// ServeWorker is the main function of a process: "nereid worker triton".
+func ServeWorker(ctx context.Context, log *slog.Logger) error {
+	runtime.LockOSThread() // a library is called on one thread, as in Triton
+	return isolation.Serve(ctx, "triton", log, func(options json.RawMessage) (backend.Backend, error) {
+		return newInside(options)
+	})
+}
