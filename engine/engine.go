@@ -371,6 +371,8 @@ type host struct{ e *Engine }
 var (
 	_ backend.Host   = host{}
 	_ backend.Loader = host{}
+
+	_ backend.Inspector = host{}
 )
 
 func (h host) Infer(ctx context.Context, r *infer.Request) error { return h.e.Infer(ctx, r) }
@@ -389,6 +391,14 @@ func (h host) LoadModelAs(ctx context.Context, name, config string, files map[st
 
 func (h host) UnloadModelAll(ctx context.Context, name string) error {
 	return h.e.UnloadModel(ctx, name, true)
+}
+
+func (h host) ModelDecoupled(name string, version int64) (bool, error) {
+	m, err := h.e.models.Find(name, version)
+	if err != nil {
+		return false, err
+	}
+	return m.Decoupled(), nil
 }
 
 func (h host) ModelReady(name string, version int64) bool {

@@ -90,7 +90,9 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
 	s.Libraries = triton.NewFinder(triton.Options{
 		Directory: c.Backends.Directory, Settings: c.Backends.Libraries,
-		Processes: triton.Processes{Launcher: s.launcher, Worker: []string{exe, "worker", triton.WorkerName}},
+		Processes: triton.Processes{
+			Launcher: s.launcher, Worker: []string{exe, "worker", triton.WorkerName}, Metrics: s.Metrics,
+		},
 	})
 	return s.addFrameworks(c, py.Folder, exe)
 }

@@ -274,6 +274,12 @@ type Host interface {
 	ModelReady(name string, version int64) bool
 }
 
+// Inspector is a Host that knows what other models are.
+type Inspector interface {
+	// ModelDecoupled reports whether a model answers a request any number of times. Errors: NotFound.
+	ModelDecoupled(name string, version int64) (bool, error)
+}
+
 // Loader is a Host that has all options of the protocol's load and unload requests.
 type Loader interface {
 	// LoadModelAs loads a model with another configuration (JSON; "": the repository's) and with files, by their path

@@ -76,6 +76,8 @@ type server struct {
 	late    map[*infer.Request]uint32
 	ticking bool
 	idle    bool // nothing began since the last tick
+
+	asked questions // what this process asks the server
 }
 
 // answer is a request and a response to it. nil: there is none yet.
@@ -90,6 +92,7 @@ type answer struct {
 func newServer(down *arena.Mapping, up *arena.Arena) *server {
 	s := &server{down: down, up: up, enc: frames.Encoder{Arena: up, ToServer: true}, late: map[*infer.Request]uint32{}}
 	s.dec = frames.NewProcessDecoder(down, &s.pool)
+	s.asked.init(s)
 	s.timer = time.AfterFunc(time.Hour, s.checkCancelled)
 	s.timer.Stop()
 	return s
@@ -139,21 +142,33 @@ func (s *server) end() {
 func (s *server) run(ctx context.Context) error {
 	buf := make([]byte, frames.MaxPacket+1)
 	for {
-		n, err := s.socket.Read(buf)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read from the server: %w", err)
+		packet, err := s.next(buf)
+		if err != nil {
+			return err
 		}
-		if n == 0 {
-			return io.EOF
-		}
-		if last, err := s.handle(ctx, buf[:n]); last || err != nil {
+		if last, err := s.handle(ctx, packet); last || err != nil {
 			return err
 		}
 	}
 }
 
+// read reads a packet into buf. io.EOF: the server has ended.
+func (s *server) read(buf []byte) ([]byte, error) {
+	n, err := s.socket.Read(buf)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read from the server: %w", err)
+	}
+	if n == 0 {
+		return nil, io.EOF
+	}
+	return buf[:n], nil
+}
+
 // handle handles one frame. last: it was finalize.
 func (s *server) handle(ctx context.Context, packet []byte) (last bool, err error) {
+	if answered, err := s.asked.answer(packet); answered || err != nil {
+		return false, err
+	}
 	defer s.dec.Close()
 	h, body, err := s.dec.Open(packet)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
+	"nereid/engine/metrics/custom"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -38,6 +39,9 @@ type Options struct {
 	Runtime string
 	// Limits bound what each process takes.
 	Limits process.Limits
+	// Calls says that the processes may ask the server for something: other models, and, if Metrics is not nil, metrics.
+	Calls   bool
+	Metrics *custom.Registry
 	// Outputs are those of the model's configuration. nil: they are not checked.
 	Outputs *worker.Outputs
 }
@@ -53,7 +57,21 @@ type Model struct {
 
 	Supervisors
 	mu    sync.Mutex
-	spare *worker.Worker // guarded by mu: has loaded the model for the first instance; nil: it is taken
+	spare *started // guarded by mu: has loaded the model for the first instance; nil: it is taken
+}
+
+// started is a process and what answers its calls; calls is nil if it may make none.
+type started struct {
+	*worker.Worker
+	calls *Caller
+}
+
+// kill ends the process.
+func (s *started) kill() {
+	s.Kill()
+	if s.calls != nil {
+		s.calls.Close()
+	}
 }
 
 var (
@@ -112,7 +130,7 @@ func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
 	}
 	first := firstPlacement(s.Config)
 	m.spareEnv = m.envAt(first)
-	if m.spare, err = m.start(ctx, s.ModelName, first); err != nil {
+	if m.spare, err = m.start(ctx, s.ModelName, first, nil); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -143,13 +161,13 @@ func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Sig
 	if err != nil {
 		return nil, err
 	}
-	w, err := m.spawn(ctx, s.ModelName, backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	w, err := m.spawn(ctx, s.ModelName, backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU}, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer w.Kill()
+	defer w.kill()
 	var sig modelconfig.Signature
-	if err := m.call(ctx, w, "signature", affinity.Policy{}, &sig); err != nil {
+	if err := m.call(ctx, w.Worker, "signature", affinity.Policy{}, &sig); err != nil {
 		return nil, err
 	}
 	return &sig, nil
@@ -161,16 +179,18 @@ func CompleteConfig(ctx context.Context, s backend.Spec, o Options) error {
 	if err != nil {
 		return err
 	}
-	w, err := m.spawn(ctx, s.ModelName, firstPlacement(s.Config))
+	w, err := m.spawn(ctx, s.ModelName, firstPlacement(s.Config), nil)
 	if err != nil {
 		return err
 	}
+	defer w.kill()
 	var reply struct{ Config []byte }
-	if err := m.call(ctx, w, "complete", affinity.Policy{}, &reply); err != nil {
-		w.Kill()
+	if err := m.call(ctx, w.Worker, "complete", affinity.Policy{}, &reply); err != nil {
 		return err
 	}
-	w.Close(ctx)
+	if err := w.Worker.Close(ctx); err != nil {
+		m.log.Warn("the process that completed a configuration did not end well", "model", s.ModelName, "err", err)
+	}
 	next := &inferencepb.ModelConfig{}
 	if err := proto.Unmarshal(reply.Config, next); err != nil {
 		return status.Errorf(status.Internal, "%w", err)
@@ -180,22 +200,34 @@ func CompleteConfig(ctx context.Context, s backend.Spec, o Options) error {
 	return nil
 }
 
-func (m *Model) spawn(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
-	return m.o.Launcher.Start(ctx, worker.Spec{
+// spawn starts a process, with a new caller if calls is nil and the process may make calls.
+func (m *Model) spawn(ctx context.Context, name string, p backend.Placement, calls *Caller) (*started, error) {
+	spec := worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command,
 		Env: slices.Concat(m.o.Env, m.envAt(p)), Affinity: p.Affinity, Limits: m.o.Limits,
 		Log: m.log.With("instance", name),
-	})
-}
-
-// start starts a process for a placement and loads the model in it.
-func (m *Model) start(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
-	w, err := m.spawn(ctx, name, p)
+	}
+	if m.o.Calls {
+		if calls == nil {
+			calls = NewCaller(m.spec.Host, m.o.Metrics)
+		}
+		spec.Caller = calls
+	}
+	w, err := m.o.Launcher.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.call(ctx, w, "load", p.Affinity, nil); err != nil {
-		w.Kill()
+	return &started{w, calls}, nil
+}
+
+// start starts a process for a placement and loads the model in it.
+func (m *Model) start(ctx context.Context, name string, p backend.Placement, calls *Caller) (*started, error) {
+	w, err := m.spawn(ctx, name, p, calls)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.call(ctx, w.Worker, "load", p.Affinity, nil); err != nil {
+		w.kill()
 		return nil, err
 	}
 	return w, nil
@@ -216,44 +248,62 @@ func (m *Model) Traits() backend.Traits { return backend.Traits{OwnProcess: true
 
 // NewInstance makes an instance in a new process, or in the spare one.
 func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
-	start := func(ctx context.Context) (*worker.Worker, error) {
-		w, err := m.loaded(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		w.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.o.Outputs)
-		if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
-			defer w.Kill()
-			return nil, m.explain(w, err)
-		}
-		return w, nil
-	}
-	first, err := start(ctx)
+	w, err := m.loaded(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	x := &instance{Supervisor: worker.Supervise(worker.Supervision{
+	if err := m.makeInstance(ctx, w, p); err != nil {
+		return nil, err
+	}
+	x := &instance{m: m, calls: w.calls}
+	x.Supervisor = worker.Supervise(worker.Supervision{
 		Name: p.Name, Grace: finalizeTimeout, Suspects: m.Suspects, Log: m.log,
 		Notify: m.spec.Notify(p.Name),
-	}, first, start), m: m}
+	}, w.Worker, func(ctx context.Context) (*worker.Worker, error) { return m.restart(ctx, p, x.calls) })
 	m.Add(x.Supervisor)
 	return x, nil
 }
 
+// makeInstance makes the instance in a process that has loaded the model. An error ends the process.
+func (m *Model) makeInstance(ctx context.Context, w *started, p backend.Placement) error {
+	w.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.o.Outputs)
+	if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
+		err = m.explain(w.Worker, err)
+		w.kill()
+		return err
+	}
+	return nil
+}
+
+// restart starts the process of an instance again.
+func (m *Model) restart(ctx context.Context, p backend.Placement, calls *Caller) (*worker.Worker, error) {
+	if calls != nil {
+		calls.Reset()
+	}
+	w, err := m.start(ctx, p.Name, p, calls)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.makeInstance(ctx, w, p); err != nil {
+		return nil, err
+	}
+	return w.Worker, nil
+}
+
 // loaded returns a process that has loaded the model and has no instance. The spare one fits only if it was started
 // with the same environment and host policy.
-func (m *Model) loaded(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
+func (m *Model) loaded(ctx context.Context, p backend.Placement) (*started, error) {
 	if w := m.takeSpare(); w != nil {
 		if w.Err() == nil && !p.Affinity.Restricts() && slices.Equal(m.envAt(p), m.spareEnv) {
 			return w, nil
 		}
-		w.Kill()
+		w.kill()
 	}
-	return m.start(ctx, p.Name, p)
+	return m.start(ctx, p.Name, p, nil)
 }
 
 // takeSpare returns the spare process, which is the caller's then; nil: there is none.
-func (m *Model) takeSpare() *worker.Worker {
+func (m *Model) takeSpare() *started {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.spare
@@ -275,7 +325,7 @@ func (m *Model) MemoryBytes() int64 {
 // Close ends the spare process, if there is one.
 func (m *Model) Close() error {
 	if w := m.takeSpare(); w != nil {
-		w.Kill()
+		w.kill()
 	}
 	return nil
 }
@@ -283,12 +333,16 @@ func (m *Model) Close() error {
 // instance is one process, again and again.
 type instance struct {
 	*worker.Supervisor
-	m *Model
+	m     *Model
+	calls *Caller // nil: the process makes none
 }
 
 // Close ends the process.
 func (x *instance) Close() error {
 	err := x.Supervisor.Close()
+	if x.calls != nil {
+		x.calls.Close()
+	}
 	x.m.Remove(x.Supervisor)
 	return err
 }

@@ -61,7 +61,7 @@ func (m *model) stamp() string {
 }
 
 // spawn starts a process for an instance.
-func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *caller,
+func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *isolation.Caller,
 	extra []string) (*worker.Worker, error) {
 	w, err := m.b.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
@@ -79,7 +79,7 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 
 // NewInstance initializes the model in a new process, or in the process that completed its configuration.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
-	c := newCaller(m.spec.Host, m.b.o.Metrics)
+	c := isolation.NewCaller(m.spec.Host, m.b.o.Metrics)
 	var first *worker.Worker
 	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // both are set when a process starts
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
@@ -97,7 +97,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		first, err = m.launch(ctx, p, c)
 	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	k := worker.Supervise(worker.Supervision{
@@ -131,8 +131,8 @@ func (m *model) restore(ctx context.Context) error {
 }
 
 // launch starts and initializes a process for an instance.
-func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
-	c.reset()
+func (m *model) launch(ctx context.Context, p backend.Placement, c *isolation.Caller) (*worker.Worker, error) {
+	c.Reset()
 	w, err := m.spawn(ctx, p.Name, p.Affinity, c, m.deviceVars(p))
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (m *model) Close() error { return nil }
 type instance struct {
 	*worker.Supervisor
 	m *model
-	c *caller
+	c *isolation.Caller
 }
 
 var _ backend.Series = (*instance)(nil)
@@ -230,7 +230,7 @@ var _ backend.Series = (*instance)(nil)
 // Close finalizes the model and ends its process.
 func (i *instance) Close() error {
 	err := i.Supervisor.Close()
-	i.c.close()
+	i.c.Close()
 	i.m.Remove(i.Supervisor)
 	return err
 }

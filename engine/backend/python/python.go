@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"nereid/engine/backend"
+	"nereid/engine/backend/isolation"
 	"nereid/engine/inferencepb"
 	"nereid/engine/metrics/custom"
 	"nereid/engine/modelconfig"
@@ -163,7 +164,7 @@ type completed struct {
 	w      *worker.Worker
 	stamp  string // see model.stamp
 	expire func() // ends the wait; nil: it is claimed
-	caller *caller
+	caller *isolation.Caller
 }
 
 // claimTimeout is how long a process that has completed a configuration is kept.
@@ -183,7 +184,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	if err != nil {
 		return err
 	}
-	c := newCaller(s.Host, b.o.Metrics)
+	c := isolation.NewCaller(s.Host, b.o.Metrics)
 	w, err := m.spawn(ctx, s.ModelName, affinity.Policy{}, c, nil)
 	if err != nil {
 		return err
@@ -202,7 +203,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	}
 	if err != nil {
 		w.Kill()
-		c.close()
+		c.Close()
 		return m.missing(err)
 	}
 	b.keep(s.VersionFolder, &completed{w: w, stamp: m.stamp(), caller: c})
@@ -252,7 +253,7 @@ func (b *Backend) keep(folder string, c *completed) {
 		b.mu.Unlock()
 		if !claimed {
 			c.w.Kill()
-			c.caller.close()
+			c.caller.Close()
 		}
 	})
 }

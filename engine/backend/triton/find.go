@@ -37,10 +37,14 @@ const (
 	suffix = ".so"
 )
 
-// OfModel returns the backend whose library is in the model's folder, or in that of its version; nil: there is none.
-// Such a library takes precedence over all other backends of its name.
+// OfModel returns the backend whose library is in the folder of the model's version, in the model's, or, if the
+// configuration names the library, in the backend directory; nil: there is none. Such a library takes precedence over
+// all other backends of its name.
 func (f *Finder) OfModel(cfg *inferencepb.ModelConfig, modelFolder, versionFolder string) backend.Backend {
-	return f.in(cfg, versionFolder, modelFolder)
+	if b := f.in(cfg, versionFolder, modelFolder); b != nil || cfg.GetRuntime() == "" {
+		return b
+	}
+	return f.Of(cfg)
 }
 
 // Of returns the backend whose library is in the backend directory; nil: there is none.

@@ -196,8 +196,12 @@ func (m *model) NewInstance(_ context.Context, p backend.Placement) (backend.Ins
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}
+	var outputs []string
+	for _, o := range m.spec.Config.GetOutput() {
+		outputs = append(outputs, o.GetName())
+	}
 	c, err := m.c.NewInstance(capi.Place{Name: p.Name, Kind: p.Kind, Device: p.Device, Passive: p.Passive,
-		Policy: string(policy), Profiles: p.Profiles})
+		Policy: string(policy), Profiles: p.Profiles, Outputs: outputs})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/isolation"
 	"nereid/engine/inferencepb"
+	"nereid/engine/metrics/custom"
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
@@ -22,6 +23,8 @@ type Processes struct {
 	Launcher *worker.Launcher
 	// Worker is the command, which must call ServeWorker. WorkerEnv is added to this program's environment.
 	Worker, WorkerEnv []string
+	// Metrics takes the metrics that libraries make. nil: they cannot make metrics.
+	Metrics *custom.Registry
 }
 
 // Backend runs the models of one library.
@@ -91,7 +94,8 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 	}
 	return isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, EnvAt: visible,
-		Runtime: filepath.Base(b.library), Limits: limits, Outputs: outputs,
+		Runtime: filepath.Base(b.library), Limits: limits, Outputs: outputs, Calls: true,
+		Metrics: b.o.Metrics,
 		Backend: func(affinity.Policy) any { return own },
 	}, nil
 }

@@ -214,6 +214,22 @@ func (e *Encoder) closeWithTensors(start int, tensors []tensor.Tensor) error {
 	return nil
 }
 
+// BLS writes the body of a BLS: a request to another model, with any number of responses. Its parent is not known.
+func (e *Encoder) BLS(r *infer.Request) error {
+	if len(r.ModelName) > math.MaxUint16 {
+		return status.New(status.InvalidArg, "the name of the model is too long")
+	}
+	e.u64(uint64(r.Version))
+	e.u64(0)
+	e.u32(blsStream)
+	e.u16(uint16(len(r.ModelName)))
+	e.u16(0)
+	e.u64(0)
+	e.buf = append(e.buf, r.ModelName...)
+	e.pad()
+	return e.Request(r, 0, 0)
+}
+
 // Responses begins the body of RESPONSES with n responses of an execution that did not fail as a whole.
 func (e *Encoder) Responses(n int) {
 	e.u32(uint32(n))

@@ -86,6 +86,14 @@ func (h Header) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b[8:], h.ID)
 }
 
+// KindOf returns the kind of the frame in a packet; 0: it has no header.
+func KindOf(packet []byte) Kind {
+	if len(packet) < HeaderSize {
+		return 0
+	}
+	return Kind(binary.LittleEndian.Uint16(packet))
+}
+
 // parsePacket splits a packet into header and body.
 func parsePacket(b []byte) (h Header, body []byte, err error) {
 	if len(b) < HeaderSize {

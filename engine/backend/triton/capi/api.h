@@ -34,6 +34,8 @@ enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR, LOG_VERBOSE };
 
 enum { RELEASE_ALL = 1, RELEASE_RESCHEDULE = 2 };
 enum { RESPONSE_FINAL = 1 };
+enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+enum { MODEL_ONE_TO_ONE = 1, MODEL_DECOUPLED = 2 };
 
 typedef struct TRITONSERVER_Error TRITONSERVER_Error;
 typedef struct TRITONSERVER_Message TRITONSERVER_Message;
@@ -41,6 +43,13 @@ typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
 typedef struct TRITONSERVER_BufferAttributes TRITONSERVER_BufferAttributes;
 typedef struct TRITONSERVER_Server TRITONSERVER_Server;
 typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
+
+typedef struct TRITONSERVER_InferenceRequest TRITONSERVER_InferenceRequest;
+typedef struct TRITONSERVER_InferenceResponse TRITONSERVER_InferenceResponse;
+typedef struct TRITONSERVER_ResponseAllocator TRITONSERVER_ResponseAllocator;
+typedef struct TRITONSERVER_MetricFamily TRITONSERVER_MetricFamily;
+typedef struct TRITONSERVER_Metric TRITONSERVER_Metric;
+typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
 
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_Attribute TRITONBACKEND_BackendAttribute;
@@ -52,5 +61,15 @@ typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
 typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
 typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
 typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
+
+// What a caller of another model gives, to make the memory of responses, and to get them.
+typedef TRITONSERVER_Error *(*allocate_function)(TRITONSERVER_ResponseAllocator *, const char *tensor, size_t size,
+    int memory, int64_t memory_id, void *userp, void **buffer, void **buffer_userp, int *actual_memory,
+    int64_t *actual_id);
+typedef TRITONSERVER_Error *(*free_function)(
+    TRITONSERVER_ResponseAllocator *, void *buffer, void *buffer_userp, size_t size, int memory, int64_t memory_id);
+typedef TRITONSERVER_Error *(*start_function)(TRITONSERVER_ResponseAllocator *, void *userp);
+typedef void (*release_function)(TRITONSERVER_InferenceRequest *, uint32_t flags, void *userp);
+typedef void (*response_function)(TRITONSERVER_InferenceResponse *, uint32_t flags, void *userp);
 
 #endif

@@ -32,7 +32,12 @@ func (w *recordWriter) text(s string) {
 }
 
 // request appends the record of a request with the number by which events name it, behind its size.
-func (w *recordWriter) request(handle uint64, r *infer.Request) {
+// outputs are those of the model, for a request that names none.
+func (w *recordWriter) request(handle uint64, r *infer.Request, outputs []string) {
+	count := len(r.Outputs)
+	if count == 0 {
+		count = len(outputs)
+	}
 	at := len(w.b)
 	w.number(0)
 	w.number(handle)
@@ -41,15 +46,19 @@ func (w *recordWriter) request(handle uint64, r *infer.Request) {
 	w.number(r.Priority)
 	w.number(uint64(r.Flags))
 	w.number(uint64(len(r.Inputs)))
-	w.number(uint64(len(r.Outputs)))
+	w.number(uint64(count))
 	w.number(uint64(len(r.Parameters)))
 	w.text(r.ID)
 	w.text(r.Correlation.Text)
 	for i := range r.Inputs {
 		w.input(&r.Inputs[i])
 	}
-	for i := range r.Outputs {
-		w.text(r.Outputs[i].Name)
+	for i := range count {
+		if len(r.Outputs) > 0 {
+			w.text(r.Outputs[i].Name)
+		} else {
+			w.text(outputs[i])
+		}
 	}
 	for i := range r.Parameters {
 		w.parameter(&r.Parameters[i])

@@ -25,6 +25,7 @@ type Host interface {
 	Normalize(config []byte) ([]byte, error)
 	Log(level slog.Level, file string, line int, text string)
 	Logs(level slog.Level) bool
+	Asker
 }
 
 // host is set by SetHost, before a library is opened.
@@ -91,6 +92,9 @@ func host_normalize(text *C.char, size C.size_t, whole **C.char) C.error {
 
 // cError returns the C form of an error.
 func cError(err error) C.error {
+	if err == nil {
+		return nil
+	}
 	text := C.CString(err.Error())
 	defer C.free(unsafe.Pointer(text))
 	return C.nt_error(C.int(status.CodeOf(err)), text)

@@ -152,6 +152,9 @@ void set_message(TRITONSERVER_Message *m, const char *text, size_t size);
 // clear_parameter frees what a parameter owns.
 void clear_parameter(TRITONSERVER_Parameter *p);
 
+// parameter_value returns the address of a parameter's value.
+const void *parameter_value(const TRITONSERVER_Parameter *p);
+
 // push_event hands an event to Go. Events of one thread stay in order.
 void push_event(event *e);
 // retain_request and release_request count references; the last one frees it.

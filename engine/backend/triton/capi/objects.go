@@ -110,6 +110,7 @@ func (m *Model) Close() error { return goError(C.nt_model_finalize(&m.b.l.entrie
 type Instance struct {
 	m       *Model
 	c       *C.TRITONBACKEND_ModelInstance
+	outputs []string
 	records recordWriter
 	made    []*C.TRITONBACKEND_Request
 }
@@ -122,13 +123,14 @@ type Place struct {
 	Passive  bool
 	Policy   string // of the host, as JSON
 	Profiles []string
+	Outputs  []string // of the model: what a request without requested outputs gets
 }
 
 // NewInstance initializes an instance. Errors: those of the backend.
 func (m *Model) NewInstance(p Place) (*Instance, error) {
 	var t texts
 	defer t.free()
-	i := &Instance{m: m, c: C.nt_new_instance(m.c, t.of(p.Name), C.int(slices.Index(kinds[:], p.Kind)), C.int(p.Device),
+	i := &Instance{m: m, outputs: p.Outputs, c: C.nt_new_instance(m.c, t.of(p.Name), C.int(slices.Index(kinds[:], p.Kind)), C.int(p.Device),
 		C.bool(p.Passive), t.of(p.Policy))}
 	for _, name := range p.Profiles {
 		C.nt_add_profile(i.c, t.of(name))
@@ -150,7 +152,7 @@ func (i *Instance) Begin() { i.records.b = i.records.b[:0] }
 
 // Add adds a request to the batch. Its inputs must stay until the event of its release. handle is not 0 and not used by
 // another request of the process.
-func (i *Instance) Add(handle uint64, r *infer.Request) { i.records.request(handle, r) }
+func (i *Instance) Add(handle uint64, r *infer.Request) { i.records.request(handle, r, i.outputs) }
 
 // Execute executes the batch of n requests. add receives the reference on each request before Execute returns. If the
 // backend fails, it has taken no request, and there are no events of them. Events of the requests follow otherwise.

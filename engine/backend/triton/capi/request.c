@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "object.h"
+#include "record.h"
 
 void retain_request(TRITONBACKEND_Request *q) { atomic_fetch_add(&q->refs, 1); }
 
@@ -14,31 +15,6 @@ void release_request(TRITONBACKEND_Request *q) {
   free(q->parameters);
   free(q->outputs);
   free(q);
-}
-
-// cursor reads a record that Go has written; see encode.go. Everything in it is aligned to 8 bytes.
-typedef struct {
-  char *at;
-} cursor;
-
-static uint64_t number(cursor *c) {
-  uint64_t v;
-  memcpy(&v, c->at, sizeof v);
-  c->at += sizeof v;
-  return v;
-}
-
-// bytes returns the next n bytes and skips them with their padding.
-static char *bytes(cursor *c, uint64_t n) {
-  char *b = c->at;
-  c->at += (n + 7) & ~(uint64_t)7;
-  return b;
-}
-
-// text returns a text, which ends with a zero.
-static char *text(cursor *c, uint64_t *size) {
-  *size = number(c);
-  return bytes(c, *size + 1);
 }
 
 static void read_input(cursor *c, TRITONBACKEND_Input *in) {
@@ -52,23 +28,6 @@ static void read_input(cursor *c, TRITONBACKEND_Input *in) {
   if (in->data == NULL) in->data = bytes(c, in->size);
   in->attributes.size = in->size;
 }
-
-static void read_parameter(cursor *c, TRITONSERVER_Parameter *p) {
-  p->name = text(c, &p->size);
-  p->type = (int)number(c);
-  if (p->type == PARAMETER_STRING) {
-    p->text = text(c, &p->size);
-    return;
-  }
-  p->size = 0;
-  uint64_t bits = number(c);
-  p->integer = (int64_t)bits;
-  p->flag = bits != 0;
-  memcpy(&p->real, &bits, sizeof p->real);
-}
-
-// array returns zeroed memory for some elements; NULL for none.
-static void *array(uint64_t count, size_t size) { return count == 0 ? NULL : must_have(calloc(count, size)); }
 
 TRITONBACKEND_Request *nt_request(const char *record, uint64_t size) {
   TRITONBACKEND_Request *q = must_have(calloc(1, sizeof *q));
@@ -149,12 +108,7 @@ error TRITONBACKEND_RequestParameter(
   TRITONSERVER_Parameter *p = &q->parameters[index];
   *key = p->name;
   *type = p->type;
-  switch (p->type) {
-    case PARAMETER_INT: *value = &p->integer; break;
-    case PARAMETER_BOOL: *value = &p->flag; break;
-    case PARAMETER_DOUBLE: *value = &p->real; break;
-    default: *value = p->text;
-  }
+  *value = parameter_value(p);
   return NULL;
 }
 
@@ -196,6 +150,12 @@ error TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *q, uint32_t index, 
   *name = NULL;
   if (index >= q->output_count) return out_of_bounds(index, "requested outputs", q->output_count);
   *name = q->outputs[index];
+  return NULL;
+}
+
+// The server does not follow requests into a library: none of them is traced there.
+error TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *q, TRITONSERVER_InferenceTrace **trace) {
+  *trace = NULL;
   return NULL;
 }
 

@@ -147,6 +147,15 @@ error TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *m, const char **
   return NULL;
 }
 
+const void *parameter_value(const TRITONSERVER_Parameter *p) {
+  switch (p->type) {
+    case PARAMETER_INT: return &p->integer;
+    case PARAMETER_BOOL: return &p->flag;
+    case PARAMETER_DOUBLE: return &p->real;
+  }
+  return p->text;
+}
+
 void clear_parameter(TRITONSERVER_Parameter *p) {
   free(p->name);
   free(p->text);

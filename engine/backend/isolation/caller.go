@@ -1,4 +1,4 @@
-package python
+package isolation
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// caller answers what an instance asks of the server.
-type caller struct {
+// Caller answers what an instance asks of the server.
+type Caller struct {
 	host    backend.Host // nil: nothing can be asked
 	metrics *custom.Registry
 
@@ -25,18 +25,19 @@ type caller struct {
 	next     uint64 // guarded by mu, as is all below
 	families map[uint64]*custom.Family
 	values   map[uint64]*custom.Metric
-	old      []func() // close the metrics of the last process; see reset
+	old      []func() // close the metrics of the last process; see Reset
 }
 
-var _ worker.Caller = (*caller)(nil)
+var _ worker.Caller = (*Caller)(nil)
 
-func newCaller(h backend.Host, g *custom.Registry) *caller {
-	return &caller{host: h, metrics: g, families: map[uint64]*custom.Family{}, values: map[uint64]*custom.Metric{}}
+// NewCaller returns a caller that asks h (nil: nothing can be asked), with metrics in g (nil: there are none).
+func NewCaller(h backend.Host, g *custom.Registry) *Caller {
+	return &Caller{host: h, metrics: g, families: map[uint64]*custom.Family{}, values: map[uint64]*custom.Metric{}}
 }
 
-// reset removes the numbers of the last process. Its metrics stay until the next reset, so that a counter which the
+// Reset removes the numbers of the last process. Its metrics stay until the next reset, so that a counter which the
 // next process makes again continues.
-func (c *caller) reset() {
+func (c *Caller) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release()
@@ -51,23 +52,23 @@ func (c *caller) reset() {
 }
 
 // release closes what was kept for the next process. c.mu is held.
-func (c *caller) release() {
+func (c *Caller) release() {
 	for _, closeIt := range c.old {
 		closeIt()
 	}
 	c.old = nil
 }
 
-// close closes all metrics.
-func (c *caller) close() {
-	c.reset()
+// Close closes all metrics.
+func (c *Caller) Close() {
+	c.Reset()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release()
 }
 
 // Infer implements worker.Caller.
-func (c *caller) Infer(ctx context.Context, r *infer.Request) error {
+func (c *Caller) Infer(ctx context.Context, r *infer.Request) error {
 	if c.host == nil {
 		return status.New(status.Unavailable, "other models cannot be called here")
 	}
@@ -75,7 +76,7 @@ func (c *caller) Infer(ctx context.Context, r *infer.Request) error {
 }
 
 // Metric changes a metric. Errors are ignored: the Python module has reported them to the model.
-func (c *caller) Metric(n uint64, op uint32, v float64) {
+func (c *Caller) Metric(n uint64, op uint32, v float64) {
 	c.mu.Lock()
 	m := c.values[n]
 	c.mu.Unlock()
@@ -108,13 +109,13 @@ type arguments struct {
 }
 
 // Call implements worker.Caller.
-func (c *caller) Call(ctx context.Context, op string, text json.RawMessage) (any, error) {
+func (c *Caller) Call(ctx context.Context, op string, text json.RawMessage) (any, error) {
 	var a arguments
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%s: %w", op, err)
 	}
 	switch op {
-	case "load_model", "unload_model", "is_model_ready":
+	case "load_model", "unload_model", "is_model_ready", "model_decoupled":
 		return c.models(ctx, op, &a)
 	}
 	if c.metrics == nil {
@@ -123,7 +124,7 @@ func (c *caller) Call(ctx context.Context, op string, text json.RawMessage) (any
 	return c.metricCall(op, &a)
 }
 
-func (c *caller) models(ctx context.Context, op string, a *arguments) (any, error) {
+func (c *Caller) models(ctx context.Context, op string, a *arguments) (any, error) {
 	if c.host == nil {
 		return nil, status.New(status.Unavailable, "other models cannot be reached here")
 	}
@@ -144,10 +145,18 @@ func (c *caller) models(ctx context.Context, op string, a *arguments) (any, erro
 		}
 		version = n
 	}
+	if op == "model_decoupled" {
+		i, ok := c.host.(backend.Inspector)
+		if !ok {
+			return nil, status.New(status.Unsupported, "what other models are is not known here")
+		}
+		decoupled, err := i.ModelDecoupled(a.Name, version)
+		return map[string]bool{"decoupled": decoupled}, err
+	}
 	return map[string]bool{"ready": c.host.ModelReady(a.Name, version)}, nil
 }
 
-func (c *caller) load(ctx context.Context, a *arguments) error {
+func (c *Caller) load(ctx context.Context, a *arguments) error {
 	if a.Config == "" && len(a.Files) == 0 {
 		return c.host.LoadModel(ctx, a.Name)
 	}
@@ -167,7 +176,7 @@ func (c *caller) load(ctx context.Context, a *arguments) error {
 	return l.LoadModelAs(ctx, a.Name, a.Config, files)
 }
 
-func (c *caller) metricCall(op string, a *arguments) (any, error) {
+func (c *Caller) metricCall(op string, a *arguments) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch op {

@@ -1,0 +1,162 @@
+// The responses of other models, and the memory that their caller gives for them.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "record.h"
+#include "shim.h"
+
+error TRITONSERVER_ResponseAllocatorNew(
+    TRITONSERVER_ResponseAllocator **a, allocate_function allocate, free_function release, start_function start) {
+  *a = must_have(calloc(1, sizeof **a));
+  (*a)->allocate = allocate;
+  (*a)->free = release;
+  (*a)->start = start;
+  return NULL;
+}
+
+// Outputs are always offered in memory of the CPU, with their size: there is nothing to ask before.
+error TRITONSERVER_ResponseAllocatorSetQueryFunction(TRITONSERVER_ResponseAllocator *a, void *query) { return NULL; }
+
+error TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(TRITONSERVER_ResponseAllocator *a, void *attributes) {
+  return NULL;
+}
+
+error TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *a) {
+  free(a);
+  return NULL;
+}
+
+static void free_outputs(TRITONSERVER_InferenceResponse *r) {
+  for (uint32_t i = 0; i < r->output_count; i++) {
+    client_output *o = &r->outputs[i];
+    nt_delete_error(r->allocator->free(r->allocator, o->data, o->userp, o->size, o->memory, o->memory_id));
+  }
+  r->output_count = 0;
+}
+
+error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r) {
+  free_outputs(r);
+  nt_delete_error(r->failure);
+  free(r->outputs);
+  free(r->parameters);
+  free(r->record);
+  free(r);
+  return NULL;
+}
+
+// The error stays the response's.
+error TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *r) { return r->failure; }
+
+error TRITONSERVER_InferenceResponseModel(TRITONSERVER_InferenceResponse *r, const char **name, int64_t *version) {
+  *name = r->model;
+  *version = r->version;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseId(TRITONSERVER_InferenceResponse *r, const char **id) {
+  *id = r->id;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseParameterCount(TRITONSERVER_InferenceResponse *r, uint32_t *count) {
+  *count = r->parameter_count;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseParameter(
+    TRITONSERVER_InferenceResponse *r, uint32_t index, const char **name, int *type, const void **value) {
+  if (index >= r->parameter_count) return new_error(CODE_INVALID_ARG, "there is no response parameter %u", index);
+  TRITONSERVER_Parameter *p = &r->parameters[index];
+  *name = p->name;
+  *type = p->type;
+  *value = parameter_value(p);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseOutputCount(TRITONSERVER_InferenceResponse *r, uint32_t *count) {
+  *count = r->output_count;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseOutput(TRITONSERVER_InferenceResponse *r, uint32_t index, const char **name,
+    int *type, const int64_t **shape, uint64_t *dims, const void **data, size_t *size, int *memory, int64_t *memory_id,
+    void **userp) {
+  if (index >= r->output_count) return new_error(CODE_INVALID_ARG, "there is no response output %u", index);
+  client_output *o = &r->outputs[index];
+  *name = o->name;
+  *type = o->type;
+  *shape = o->shape;
+  *dims = o->dims;
+  *data = o->data;
+  *size = o->size;
+  *memory = o->memory;
+  *memory_id = o->memory_id;
+  *userp = o->userp;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceResponseOutputClassificationLabel(
+    TRITONSERVER_InferenceResponse *r, uint32_t index, size_t class, const char **label) {
+  *label = NULL;
+  return NULL;
+}
+
+// read_output copies an output into memory of the caller's.
+static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, client_output *o) {
+  uint64_t n;
+  o->name = text(c, &n);
+  o->type = (int)number(c);
+  o->dims = (uint32_t)number(c);
+  o->shape = (const int64_t *)bytes(c, 8 * (uint64_t)o->dims);
+  const void *from = (const void *)(uintptr_t)number(c);
+  o->size = number(c);
+  if (from == NULL) from = bytes(c, o->size);
+  error e = q->allocator->allocate(q->allocator, o->name, o->size, MEMORY_CPU, 0, q->allocator_userp, &o->data,
+      &o->userp, &o->memory, &o->memory_id);
+  if (e == NULL && o->memory == MEMORY_GPU)
+    e = new_error(CODE_UNSUPPORTED, "output '%s' cannot be written into memory of a GPU", o->name);
+  if (e == NULL && o->size > 0) memcpy(o->data, from, o->size);
+  return e;
+}
+
+static void read_response(TRITONSERVER_InferenceResponse *r, TRITONSERVER_InferenceRequest *q) {
+  cursor c = {r->record};
+  uint64_t n;
+  int code = (int)number(&c);
+  const char *why = text(&c, &n);
+  r->model = text(&c, &n);
+  r->version = (int64_t)number(&c);
+  r->id = text(&c, &n);
+  if (code >= 0) {
+    r->failure = new_error(code, "%s", why);
+    return;
+  }
+  if (q->allocator->start != NULL) r->failure = q->allocator->start(q->allocator, q->allocator_userp);
+  r->parameter_count = (uint32_t)number(&c);
+  uint64_t outputs = number(&c);
+  r->parameters = array(r->parameter_count, sizeof *r->parameters);
+  for (uint32_t i = 0; i < r->parameter_count; i++) read_parameter(&c, &r->parameters[i]);
+  r->outputs = array(outputs, sizeof *r->outputs);
+  while (r->failure == NULL && r->output_count < outputs) {
+    r->failure = read_output(&c, q, &r->outputs[r->output_count]);
+    if (r->failure == NULL) r->output_count++;
+  }
+  if (r->failure != NULL) free_outputs(r);
+}
+
+void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t size, uint32_t flags) {
+  TRITONSERVER_InferenceResponse *r = NULL;
+  if (record != NULL) {
+    r = must_have(calloc(1, sizeof *r));
+    r->record = must_have(malloc(size));
+    memcpy(r->record, record, size);
+    r->allocator = q->allocator;
+    read_response(r, q);
+  }
+  response_function respond = q->respond;
+  void *userp = q->respond_userp;
+  if (flags & RESPONSE_FINAL) q->release(q, RELEASE_ALL, q->release_userp);  // q may be gone
+  respond(r, flags, userp);
+}

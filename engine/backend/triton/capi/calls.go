@@ -1,0 +1,274 @@
+package capi
+
+/*
+#include <stdlib.h>
+#include "client.h"
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Asker is the part of Host that asks the server. Errors are handed to the library.
+type Asker interface {
+	// Infer sends a request to another model, which answers it any number of times.
+	Infer(r *infer.Request) error
+	ModelReady(name string, version int64) (bool, error)
+	ModelDecoupled(name string, version int64) (bool, error)
+	// LoadModel has a load request's parameters: the configuration as JSON ("": the repository's), and files by their
+	// names, "file:<path>".
+	LoadModel(name, config string, files map[string][]byte) error
+	UnloadModel(name string, dependents bool) error
+
+	// Family makes a family of metrics and Metric a metric of it; both return the server's number for it.
+	Family(kind MetricKind, name, description string) (uint64, error)
+	Metric(family uint64, labels map[string]string, buckets []float64) (uint64, error)
+	DeleteMetric(number uint64, family bool) error
+	MetricValue(number uint64) (float64, error)
+	// ChangeMetric's op is frames.MetricIncrement, MetricSet or MetricObserve.
+	ChangeMetric(number uint64, op uint32, value float64)
+}
+
+// MetricKind is a kind of metrics, as the API numbers them.
+type MetricKind int
+
+// The kinds of metrics.
+const (
+	Counter MetricKind = iota
+	Gauge
+	Histogram
+)
+
+// asked are the requests to other models that are not answered, by their number.
+var asked struct {
+	sync.Mutex
+	last uint64
+	open map[uint64]*infer.Request // each with a reference
+}
+
+//export host_infer
+func host_infer(q *C.TRITONSERVER_InferenceRequest) C.error {
+	r := goRequest(q)
+	asked.Lock()
+	if asked.open == nil {
+		asked.open = map[uint64]*infer.Request{}
+	}
+	asked.last++
+	number := asked.last
+	asked.open[number] = r
+	asked.Unlock()
+	q.sent = C.uint64_t(number)
+	if err := host.Infer(r); err != nil {
+		forgetAsked(number)
+		r.Release()
+		q.sent = 0
+		return cError(err)
+	}
+	go answer(q, number, r) // ends with the final response
+	return nil
+}
+
+func forgetAsked(number uint64) {
+	asked.Lock()
+	defer asked.Unlock()
+	delete(asked.open, number)
+}
+
+//export host_cancel
+func host_cancel(number C.uint64_t) {
+	asked.Lock()
+	r := asked.open[uint64(number)]
+	if r != nil {
+		r.Retain()
+	}
+	asked.Unlock()
+	if r != nil {
+		r.Cancel()
+		r.Release()
+	}
+}
+
+// answer gives the library the responses of another model.
+func answer(q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request) {
+	defer r.Release()
+	var w recordWriter
+	for last := false; !last; {
+		resp, err := r.Next(context.Background())
+		if err != nil {
+			return // never without a deadline
+		}
+		if last = resp.Final; last {
+			forgetAsked(number)
+		}
+		flags := C.uint32_t(0)
+		if last {
+			flags = C.RESPONSE_FINAL
+		}
+		if last && resp.Err == nil && len(resp.Outputs) == 0 {
+			C.nt_answer(q, nil, 0, flags)
+		} else {
+			w.b = w.b[:0]
+			w.response(r, resp)
+			C.nt_answer(q, (*C.char)(unsafe.Pointer(unsafe.SliceData(w.b))), C.uint64_t(len(w.b)), flags)
+			runtime.KeepAlive(resp)
+		}
+		resp.Release()
+	}
+}
+
+// response appends the record that read_response reads.
+func (w *recordWriter) response(r *infer.Request, resp *infer.Response) {
+	code, text := uint64(math.MaxUint64), ""
+	if resp.Err != nil {
+		code, text = uint64(status.CodeOf(resp.Err)), resp.Err.Error()
+	}
+	w.number(code)
+	w.text(text)
+	w.text(r.ModelName)
+	w.number(uint64(r.Version))
+	w.text(r.ID)
+	w.number(uint64(len(resp.Parameters)))
+	w.number(uint64(len(resp.Outputs)))
+	for i := range resp.Parameters {
+		w.parameter(&resp.Parameters[i])
+	}
+	for i := range resp.Outputs {
+		w.input(&resp.Outputs[i])
+	}
+}
+
+// goRequest copies a request to another model.
+func goRequest(q *C.TRITONSERVER_InferenceRequest) *infer.Request {
+	r := infer.New()
+	r.ModelName, r.Version, r.ID = C.GoString(q.model), int64(q.version), C.GoString(q.id)
+	r.Correlation = infer.CorrelationID{Number: uint64(q.correlation), Text: C.GoString(q.correlation_text)}
+	r.Priority, r.Flags = uint64(q.priority), infer.Flags(q.flags)
+	if q.timeout > 0 {
+		r.Timeout = time.Duration(min(uint64(q.timeout), math.MaxInt64/1000)) * time.Microsecond
+	}
+	for _, o := range unsafe.Slice(q.outputs, q.output_count) {
+		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: C.GoString(o)})
+	}
+	for _, p := range unsafe.Slice(q.parameters, q.parameter_count) {
+		r.Parameters = append(r.Parameters, goParameter(&p))
+	}
+	for _, in := range unsafe.Slice(q.inputs, q.input_count) {
+		goInput(r, &in)
+	}
+	return r
+}
+
+// goInput adds an input. Its data is copied once, large data into the memory that the server reads.
+func goInput(r *infer.Request, in *C.client_input) {
+	pieces := unsafe.Slice(in.pieces, in.piece_count)
+	size := 0
+	for _, p := range pieces {
+		size += int(p.size)
+	}
+	var buf *tensor.Buffer
+	if size > copyLimit {
+		buf = host.Reserve(size)
+	}
+	if buf == nil {
+		buf = tensor.NewBuffer(make([]byte, size), nil)
+	}
+	r.Own(buf)
+	data := buf.Bytes()[:size:size]
+	at := 0
+	for _, p := range pieces {
+		at += copy(data[at:], unsafe.Slice((*byte)(p.data), p.size))
+	}
+	shape := r.Dims(int(in.dims))
+	copy(shape, unsafe.Slice((*int64)(unsafe.Pointer(in.shape)), in.dims))
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: C.GoString(in.name), DataType: tensor.DataType(in._type),
+		Shape: shape, Data: data, Buf: buf})
+}
+
+//export host_model_ready
+func host_model_ready(name *C.char, version C.int64_t, ready *C.bool) C.error {
+	is, err := host.ModelReady(C.GoString(name), int64(version))
+	*ready = C.bool(is)
+	return cError(err)
+}
+
+//export host_model_decoupled
+func host_model_decoupled(name *C.char, version C.int64_t, decoupled *C.bool) C.error {
+	is, err := host.ModelDecoupled(C.GoString(name), int64(version))
+	*decoupled = C.bool(is)
+	return cError(err)
+}
+
+//export host_load
+func host_load(name *C.char, parameters **C.TRITONSERVER_Parameter, count C.uint64_t) C.error {
+	config, files := "", map[string][]byte{}
+	for _, p := range unsafe.Slice(parameters, count) {
+		key, value := C.GoString(p.name), C.GoStringN(p.text, C.int(p.size))
+		switch {
+		case key == "config":
+			config = value
+		case strings.HasPrefix(key, "file:"):
+			files[key] = []byte(value)
+		default:
+			return cError(status.Errorf(status.InvalidArg, "a model is loaded with config and file:<path>, not with %q",
+				key))
+		}
+	}
+	return cError(host.LoadModel(C.GoString(name), config, files))
+}
+
+//export host_unload
+func host_unload(name *C.char, dependents C.bool) C.error {
+	return cError(host.UnloadModel(C.GoString(name), bool(dependents)))
+}
+
+//export host_family_new
+func host_family_new(kind C.int, name, description *C.char, number *C.uint64_t) C.error {
+	n, err := host.Family(MetricKind(kind), C.GoString(name), C.GoString(description))
+	*number = C.uint64_t(n)
+	return cError(err)
+}
+
+//export host_metric_new
+func host_metric_new(family C.uint64_t, labels **C.TRITONSERVER_Parameter, count C.uint64_t, buckets *C.double,
+	bucketCount C.uint64_t, number *C.uint64_t) C.error {
+	texts := map[string]string{}
+	for _, p := range unsafe.Slice(labels, count) {
+		texts[C.GoString(p.name)] = C.GoStringN(p.text, C.int(p.size))
+	}
+	var limits []float64
+	for _, b := range unsafe.Slice(buckets, bucketCount) {
+		limits = append(limits, float64(b))
+	}
+	n, err := host.Metric(uint64(family), texts, limits)
+	*number = C.uint64_t(n)
+	return cError(err)
+}
+
+//export host_metric_delete
+func host_metric_delete(number C.uint64_t, family C.bool) C.error {
+	return cError(host.DeleteMetric(uint64(number), bool(family)))
+}
+
+//export host_metric_value
+func host_metric_value(number C.uint64_t, value *C.double) C.error {
+	v, err := host.MetricValue(uint64(number))
+	*value = C.double(v)
+	return cError(err)
+}
+
+//export host_metric_change
+func host_metric_change(number C.uint64_t, op C.uint32_t, value C.double) {
+	host.ChangeMetric(uint64(number), uint32(op), float64(value))
+}

@@ -1,0 +1,301 @@
+// Requests of a backend to other models (BLS): how they are made and sent.
+
+#include "client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "shim.h"
+
+typedef TRITONSERVER_InferenceRequest request;
+
+error TRITONSERVER_InferenceRequestNew(request **q, TRITONSERVER_Server *server, const char *model, int64_t version) {
+  *q = must_have(calloc(1, sizeof **q));
+  (*q)->model = copy_text(model);
+  (*q)->version = version;
+  (*q)->id = copy_text("");
+  (*q)->correlation_text = copy_text("");
+  return NULL;
+}
+
+static void free_input(client_input *in) {
+  free(in->name);
+  free(in->shape);
+  free(in->pieces);
+}
+
+error TRITONSERVER_InferenceRequestRemoveAllInputs(request *q) {
+  for (uint32_t i = 0; i < q->input_count; i++) free_input(&q->inputs[i]);
+  q->input_count = 0;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(request *q) {
+  for (uint32_t i = 0; i < q->output_count; i++) free(q->outputs[i]);
+  q->output_count = 0;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestDelete(request *q) {
+  TRITONSERVER_InferenceRequestRemoveAllInputs(q);
+  TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(q);
+  for (uint32_t i = 0; i < q->parameter_count; i++) clear_parameter(&q->parameters[i]);
+  free(q->inputs);
+  free(q->outputs);
+  free(q->parameters);
+  free(q->model);
+  free(q->id);
+  free(q->correlation_text);
+  free(q);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestId(request *q, const char **id) {
+  *id = q->id;
+  return NULL;
+}
+
+// replace_text replaces a text by a copy.
+static error replace_text(char **old, const char *text) {
+  free(*old);
+  *old = copy_text(text == NULL ? "" : text);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetId(request *q, const char *id) { return replace_text(&q->id, id); }
+
+error TRITONSERVER_InferenceRequestFlags(request *q, uint32_t *flags) {
+  *flags = q->flags;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetFlags(request *q, uint32_t flags) {
+  q->flags = flags;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestCorrelationId(request *q, uint64_t *id) {
+  *id = q->correlation;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetCorrelationId(request *q, uint64_t id) {
+  q->correlation = id;
+  return replace_text(&q->correlation_text, "");
+}
+
+error TRITONSERVER_InferenceRequestCorrelationIdString(request *q, const char **id) {
+  *id = q->correlation_text;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetCorrelationIdString(request *q, const char *id) {
+  q->correlation = 0;
+  return replace_text(&q->correlation_text, id);
+}
+
+error TRITONSERVER_InferenceRequestPriority(request *q, uint32_t *priority) {
+  *priority = (uint32_t)q->priority;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestPriorityUInt64(request *q, uint64_t *priority) {
+  *priority = q->priority;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetPriorityUInt64(request *q, uint64_t priority) {
+  q->priority = priority;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetPriority(request *q, uint32_t priority) {
+  return TRITONSERVER_InferenceRequestSetPriorityUInt64(q, priority);
+}
+
+error TRITONSERVER_InferenceRequestTimeoutMicroseconds(request *q, uint64_t *timeout) {
+  *timeout = q->timeout;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request *q, uint64_t timeout) {
+  q->timeout = timeout;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestAddInput(
+    request *q, const char *name, int type, const int64_t *shape, uint64_t dims) {
+  q->inputs = must_have(realloc(q->inputs, (q->input_count + 1) * sizeof *q->inputs));
+  client_input *in = &q->inputs[q->input_count++];
+  memset(in, 0, sizeof *in);
+  in->name = copy_text(name);
+  in->type = type;
+  in->dims = dims;
+  in->shape = must_have(calloc(dims + 1, sizeof *shape));
+  if (dims > 0) memcpy(in->shape, shape, dims * sizeof *shape);
+  return NULL;
+}
+
+// find_input returns the index of an input; input_count: there is none.
+static uint32_t find_input(request *q, const char *name) {
+  uint32_t i = 0;
+  while (i < q->input_count && strcmp(q->inputs[i].name, name) != 0) i++;
+  return i;
+}
+
+static error no_input(const char *name) {
+  return new_error(CODE_INVALID_ARG, "input '%s' does not exist in request", name);
+}
+
+error TRITONSERVER_InferenceRequestRemoveInput(request *q, const char *name) {
+  uint32_t i = find_input(q, name);
+  if (i == q->input_count) return no_input(name);
+  free_input(&q->inputs[i]);
+  q->inputs[i] = q->inputs[--q->input_count];
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
+    request *q, const char *name, const void *data, size_t size, int memory, int64_t id, const char *policy) {
+  uint32_t i = find_input(q, name);
+  if (i == q->input_count) return no_input(name);
+  if (memory == MEMORY_GPU) return new_error(CODE_UNSUPPORTED, "input '%s' must be in memory of the CPU", name);
+  client_input *in = &q->inputs[i];
+  in->pieces = must_have(realloc(in->pieces, (in->piece_count + 1) * sizeof *in->pieces));
+  in->pieces[in->piece_count++] = (piece){data, size};
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestAppendInputData(
+    request *q, const char *name, const void *data, size_t size, int memory, int64_t id) {
+  return TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(q, name, data, size, memory, id, NULL);
+}
+
+error TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+    request *q, const char *name, const void *data, TRITONSERVER_BufferAttributes *a) {
+  return TRITONSERVER_InferenceRequestAppendInputData(q, name, data, a->size, a->memory, a->memory_id);
+}
+
+error TRITONSERVER_InferenceRequestRemoveAllInputData(request *q, const char *name) {
+  uint32_t i = find_input(q, name);
+  if (i == q->input_count) return no_input(name);
+  q->inputs[i].piece_count = 0;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestAddRequestedOutput(request *q, const char *name) {
+  q->outputs = must_have(realloc(q->outputs, (q->output_count + 1) * sizeof *q->outputs));
+  q->outputs[q->output_count++] = copy_text(name);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestRemoveRequestedOutput(request *q, const char *name) {
+  for (uint32_t i = 0; i < q->output_count; i++) {
+    if (strcmp(q->outputs[i], name) != 0) continue;
+    free(q->outputs[i]);
+    q->outputs[i] = q->outputs[--q->output_count];
+    break;
+  }
+  return NULL;
+}
+
+// add_parameter adds a parameter of a type, without its value.
+static TRITONSERVER_Parameter *add_parameter(request *q, const char *name, int type) {
+  q->parameters = must_have(realloc(q->parameters, (q->parameter_count + 1) * sizeof *q->parameters));
+  TRITONSERVER_Parameter *p = &q->parameters[q->parameter_count++];
+  memset(p, 0, sizeof *p);
+  p->name = copy_text(name);
+  p->type = type;
+  return p;
+}
+
+error TRITONSERVER_InferenceRequestSetStringParameter(request *q, const char *name, const char *value) {
+  TRITONSERVER_Parameter *p = add_parameter(q, name, PARAMETER_STRING);
+  p->text = copy_text(value);
+  p->size = strlen(value);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetIntParameter(request *q, const char *name, int64_t value) {
+  add_parameter(q, name, PARAMETER_INT)->integer = value;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetBoolParameter(request *q, const char *name, bool value) {
+  add_parameter(q, name, PARAMETER_BOOL)->flag = value;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetDoubleParameter(request *q, const char *name, double value) {
+  add_parameter(q, name, PARAMETER_DOUBLE)->real = value;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetReleaseCallback(request *q, release_function release, void *userp) {
+  q->release = release;
+  q->release_userp = userp;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestSetResponseCallback(request *q, TRITONSERVER_ResponseAllocator *allocator,
+    void *allocator_userp, response_function respond, void *userp) {
+  q->allocator = allocator;
+  q->allocator_userp = allocator_userp;
+  q->respond = respond;
+  q->respond_userp = userp;
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestCancel(request *q) {
+  q->cancelled = true;
+  if (q->sent != 0) host_cancel(q->sent);
+  return NULL;
+}
+
+error TRITONSERVER_InferenceRequestIsCancelled(request *q, bool *cancelled) {
+  *cancelled = q->cancelled;
+  return NULL;
+}
+
+error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSERVER_InferenceTrace *trace) {
+  if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
+    return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
+  return host_infer(q);
+}
+
+error TRITONSERVER_ServerIsLive(TRITONSERVER_Server *s, bool *live) {
+  *live = true;
+  return NULL;
+}
+
+error TRITONSERVER_ServerIsReady(TRITONSERVER_Server *s, bool *ready) {
+  *ready = true;
+  return NULL;
+}
+
+error TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server *s, const char *name, int64_t version, bool *ready) {
+  return host_model_ready(name, version, ready);
+}
+
+error TRITONSERVER_ServerModelTransactionProperties(
+    TRITONSERVER_Server *s, const char *name, int64_t version, uint32_t *flags, void **unused) {
+  if (unused != NULL) *unused = NULL;
+  bool decoupled = false;
+  error e = host_model_decoupled(name, version, &decoupled);
+  *flags = decoupled ? MODEL_DECOUPLED : MODEL_ONE_TO_ONE;
+  return e;
+}
+
+error TRITONSERVER_ServerLoadModelWithParameters(
+    TRITONSERVER_Server *s, const char *name, const TRITONSERVER_Parameter **parameters, uint64_t count) {
+  return host_load(name, parameters, count);
+}
+
+error TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *s, const char *name) { return host_load(name, NULL, 0); }
+
+error TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *s, const char *name) { return host_unload(name, false); }
+
+error TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *s, const char *name) {
+  return host_unload(name, true);
+}

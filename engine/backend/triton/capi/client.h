@@ -1,0 +1,73 @@
+// Requests of a backend to other models.
+#ifndef NT_TRITON_CLIENT_H
+#define NT_TRITON_CLIENT_H
+
+#include "object.h"
+
+// A piece of an input's data, which is the caller's until the request is released.
+typedef struct {
+  const void *data;
+  size_t size;
+} piece;
+
+typedef struct {
+  char *name;
+  int type;
+  int64_t *shape;
+  uint64_t dims;
+  piece *pieces;
+  uint32_t piece_count;
+} client_input;
+
+struct TRITONSERVER_InferenceRequest {
+  char *model, *id, *correlation_text;
+  int64_t version;
+  uint64_t correlation, priority, timeout;
+  uint32_t flags;
+  client_input *inputs;
+  char **outputs;
+  TRITONSERVER_Parameter *parameters;
+  uint32_t input_count, output_count, parameter_count;
+  release_function release;
+  void *release_userp;
+  TRITONSERVER_ResponseAllocator *allocator;
+  void *allocator_userp;
+  response_function respond;
+  void *respond_userp;
+  uint64_t sent;  // Go's number; 0: it was not sent
+  bool cancelled;
+};
+
+struct TRITONSERVER_ResponseAllocator {
+  allocate_function allocate;
+  free_function free;
+  start_function start;
+};
+
+typedef struct {
+  const char *name;
+  int type;
+  const int64_t *shape;
+  uint32_t dims;
+  void *data, *userp;
+  uint64_t size;
+  int memory;
+  int64_t memory_id;
+} client_output;
+
+struct TRITONSERVER_InferenceResponse {
+  char *record;  // the memory of all texts and shapes
+  const char *model, *id;
+  int64_t version;
+  TRITONSERVER_ResponseAllocator *allocator;
+  client_output *outputs;
+  TRITONSERVER_Parameter *parameters;
+  uint32_t output_count, parameter_count;
+  error failure;
+};
+
+// nt_answer gives the caller of another model a response from a record, or, with no record, only flags. With
+// RESPONSE_FINAL the request is released before.
+void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t size, uint32_t flags);
+
+#endif
