@@ -244,7 +244,8 @@ $(CACHE)/frameworks-small/done: | build setup-python
 test-frameworks: setup-python setup-onnxruntime build
 	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
-	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
+	build/bench/reference.sh $(CACHE)/bench >/dev/null
+	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
 
 features:
 	@go run ./build/tools/features

@@ -126,6 +126,11 @@ func (s *server) begin(b *infer.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.batch, s.idle = b, false
+	s.tick()
+}
+
+// tick makes checkCancelled run. s.mu is held.
+func (s *server) tick() {
 	if !s.ticking {
 		s.ticking = true
 		s.timer.Reset(cancelPoll)
@@ -282,6 +287,7 @@ func (s *server) keep(late []answer) {
 	for _, a := range late {
 		s.late[a.r.Retain()] = a.state
 	}
+	s.tick()
 }
 
 // forward sends the responses of a request after its execution. It ends with the final one, or with ctx. A response

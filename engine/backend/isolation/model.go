@@ -39,7 +39,7 @@ type Options struct {
 	Runtime string
 	// Limits bound what each process takes.
 	Limits process.Limits
-	// Calls says that the processes may ask the server for something: other models, and, if Metrics is not nil, metrics.
+	// Calls says that the processes may ask the server for other models, and, if Metrics is not nil, for metrics.
 	Calls   bool
 	Metrics *custom.Registry
 	// Outputs are those of the model's configuration. nil: they are not checked.

@@ -12,9 +12,8 @@ import (
 // pending is a request that the library has.
 type pending struct {
 	r *infer.Request
-	c capi.Request
 	// The next are guarded by requests.mu.
-	known    bool            // c is set
+	c        capi.Request    // the zero value: it is not made yet
 	answered bool            // the final response has come
 	released bool            // the library has released it
 	held     *infer.Response // of a model that is not decoupled: a response that came before the final flag
@@ -39,6 +38,29 @@ func (q *requests) add(r *infer.Request, done func()) uint64 {
 	q.last++
 	q.open[q.last] = &pending{r: r.Retain(), done: done}
 	return q.last
+}
+
+// Cancelled tells the library that a request is cancelled; see infer.Queue.
+func (q *requests) Cancelled(r *infer.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.open {
+		if p.r == r {
+			p.c.Cancel()
+		}
+	}
+}
+
+// set notes the requests in C's memory.
+func (q *requests) set(handles []uint64, made []capi.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, h := range handles {
+		p := q.open[h]
+		if p.c = made[i]; p.r.Cancelled() {
+			p.c.Cancel()
+		}
+	}
 }
 
 // handleEvents hands on what the library has done.
@@ -129,29 +151,14 @@ func (q *requests) settle(handle uint64, p *pending, answered, released bool) {
 	if over {
 		delete(q.open, handle)
 	}
-	free := over && p.known
 	q.mu.Unlock()
 	if !over {
 		return
 	}
-	if free {
-		p.c.Release()
-	}
+	p.c.Release()
 	p.r.Release()
 	if p.done != nil {
 		p.done()
-	}
-}
-
-// made sets the references on requests in C's memory. Some of them may be over.
-func (q *requests) made(handles []uint64, all []capi.Request, pendings []*pending) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i, p := range pendings {
-		p.c, p.known = all[i], true
-		if q.open[handles[i]] == nil {
-			all[i].Release()
-		}
 	}
 }
 
@@ -161,8 +168,7 @@ type instance struct {
 	requests *requests
 	batched  bool
 
-	handles  []uint64
-	pendings []*pending
+	handles []uint64
 }
 
 // Execute gives the library a batch, or each request alone if the model does not batch. It returns when all requests
@@ -187,22 +193,19 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Reques
 		done = wait.Done
 	}
 	x.c.Begin()
-	x.handles, x.pendings = x.handles[:0], x.pendings[:0]
+	x.handles = x.handles[:0]
 	for _, r := range list {
 		h := x.requests.add(r, done)
-		x.requests.mu.Lock()
-		p := x.requests.open[h]
-		x.requests.mu.Unlock()
-		x.handles, x.pendings = append(x.handles, h), append(x.pendings, p)
+		r.SetQueue(x.requests)
+		x.handles = append(x.handles, h)
 		x.c.Add(h, r)
 	}
+	x.requests.set(x.handles, x.c.Make(len(list)))
 	b.MarkInput()
-	made, err := x.c.Execute(len(list))
-	if err != nil {
+	if err := x.c.Execute(); err != nil {
 		x.requests.forget(x.handles)
 		return err
 	}
-	x.requests.made(x.handles, made, x.pendings)
 	x.requests.handleEvents()
 	b.MarkOutput()
 	wait.Wait()
@@ -216,6 +219,7 @@ func (q *requests) forget(handles []uint64) {
 	for _, h := range handles {
 		if p := q.open[h]; p != nil {
 			delete(q.open, h)
+			p.c.Release()
 			p.r.Release()
 		}
 	}

@@ -36,7 +36,9 @@ static void free_outputs(TRITONSERVER_InferenceResponse *r) {
   r->output_count = 0;
 }
 
+// Backends also delete a response that they do not have.
 error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r) {
+  if (r == NULL) return NULL;
   free_outputs(r);
   nt_delete_error(r->failure);
   free(r->outputs);

@@ -38,6 +38,7 @@ error TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(request *q) {
 }
 
 error TRITONSERVER_InferenceRequestDelete(request *q) {
+  if (q == NULL) return NULL;
   TRITONSERVER_InferenceRequestRemoveAllInputs(q);
   TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(q);
   for (uint32_t i = 0; i < q->parameter_count; i++) clear_parameter(&q->parameters[i]);

@@ -55,28 +55,22 @@ error nt_instance_ready(const nt_entries *e, TRITONBACKEND_ModelInstance *i) {
   return e->instance_ready == NULL ? NULL : e->instance_ready(i);
 }
 
-// undo frees requests that the backend has not taken.
-static void undo(TRITONBACKEND_Request **made, uint32_t count) {
-  for (uint32_t k = 0; k < count; k++) {
-    release_request(made[k]);  // the backend's reference
-    release_request(made[k]);  // Go's
-    made[k] = NULL;
-  }
-}
-
-error nt_execute(const nt_entries *e, TRITONBACKEND_ModelInstance *i, const char *records,
-    TRITONBACKEND_Request **made, uint32_t count) {
+void nt_make_requests(const char *records, TRITONBACKEND_Request **made, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
     uint64_t size;
     memcpy(&size, records, sizeof size);
     made[k] = nt_request(records + sizeof size, size);
     records += sizeof size + size;
   }
+}
+
+error nt_execute(
+    const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests, uint32_t count) {
   i->compute_start = i->compute_end = 0;
   nt_executing(true);
-  error failure = e->execute(i, made, count);
+  error failure = e->execute(i, requests, count);
   nt_executing(false);
-  if (failure != NULL) undo(made, count);
+  for (uint32_t k = 0; failure != NULL && k < count; k++) release_request(requests[k]);  // the backend has not
   return failure;
 }
 

@@ -38,12 +38,16 @@ func Functions() (all []Function) {
 // safely.
 type Library struct{ entries C.nt_entries }
 
-// Open opens a backend library, which finds the API under each of the sonames. Errors: InvalidArg with the loader's
+// Open opens a backend library, which finds the API under each of the sonames; none: it needs no library by name, and
+// looks for the functions everywhere. Errors: InvalidArg with the loader's
 // text, or when it is not a backend.
 func Open(path string, sonames []string) (*Library, error) {
 	var symbols []Symbol
 	for _, f := range Functions() {
 		symbols = append(symbols, f.Symbol)
+	}
+	if len(sonames) == 0 {
+		sonames = []string{"libtritonserver.so"}
 	}
 	for _, name := range sonames {
 		if err := openStub(name, symbols); err != nil {

@@ -39,6 +39,7 @@ error TRITONSERVER_MetricFamilyNew(family **f, int kind, const char *name, const
 }
 
 error TRITONSERVER_MetricFamilyDelete(family *f) {
+  if (f == NULL) return NULL;
   error e = host_metric_delete(f->number, true);
   free(f);
   return e;
@@ -91,6 +92,7 @@ error TRITONSERVER_MetricNew(metric **m, family *f, const TRITONSERVER_Parameter
 }
 
 error TRITONSERVER_MetricDelete(metric *m) {
+  if (m == NULL) return NULL;
   error e = host_metric_delete(m->number, false);
   free(m);
   return e;

@@ -130,8 +130,9 @@ type Place struct {
 func (m *Model) NewInstance(p Place) (*Instance, error) {
 	var t texts
 	defer t.free()
-	i := &Instance{m: m, outputs: p.Outputs, c: C.nt_new_instance(m.c, t.of(p.Name), C.int(slices.Index(kinds[:], p.Kind)), C.int(p.Device),
-		C.bool(p.Passive), t.of(p.Policy))}
+	kind := C.int(slices.Index(kinds[:], p.Kind))
+	c := C.nt_new_instance(m.c, t.of(p.Name), kind, C.int(p.Device), C.bool(p.Passive), t.of(p.Policy))
+	i := &Instance{m: m, outputs: p.Outputs, c: c}
 	for _, name := range p.Profiles {
 		C.nt_add_profile(i.c, t.of(name))
 	}
@@ -154,20 +155,22 @@ func (i *Instance) Begin() { i.records.b = i.records.b[:0] }
 // another request of the process.
 func (i *Instance) Add(handle uint64, r *infer.Request) { i.records.request(handle, r, i.outputs) }
 
-// Execute executes the batch of n requests. add receives the reference on each request before Execute returns. If the
-// backend fails, it has taken no request, and there are no events of them. Events of the requests follow otherwise.
-func (i *Instance) Execute(n int) ([]Request, error) {
+// Make makes the n requests that were added. The caller has a reference on each.
+func (i *Instance) Make(n int) []Request {
 	i.made = slices.Grow(i.made[:0], n)[:n]
-	err := goError(C.nt_execute(&i.m.b.l.entries, i.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(i.records.b))),
-		(**C.TRITONBACKEND_Request)(unsafe.Pointer(unsafe.SliceData(i.made))), C.uint32_t(n)))
-	if err != nil {
-		return nil, err
-	}
+	records := (*C.char)(unsafe.Pointer(unsafe.SliceData(i.records.b)))
+	C.nt_make_requests(records, unsafe.SliceData(i.made), C.uint32_t(n))
 	all := make([]Request, n)
 	for k, q := range i.made {
 		all[k] = Request{q}
 	}
-	return all, nil
+	return all
+}
+
+// Execute executes the requests that Make has made. If the backend fails, it has taken no request, and there are no
+// events of them. Events of the requests follow otherwise.
+func (i *Instance) Execute() error {
+	return goError(C.nt_execute(&i.m.b.l.entries, i.c, unsafe.SliceData(i.made), C.uint32_t(len(i.made))))
 }
 
 // Span returns when the computation of the last execution began and ended, in nanoseconds as the backend reported them;
@@ -176,7 +179,7 @@ func (i *Instance) Span() (began, ended uint64) {
 	return uint64(i.c.compute_start), uint64(i.c.compute_end)
 }
 
-// Request is the reference on a request in C's memory.
+// Request is the reference on a request in C's memory. Cancel does nothing for the zero value.
 type Request struct{ c *C.TRITONBACKEND_Request }
 
 // Cancel sets the flag that the backend sees.

@@ -56,7 +56,9 @@ TRITONBACKEND_Request *nt_request(const char *record, uint64_t size) {
   return q;
 }
 
-void nt_cancel(TRITONBACKEND_Request *q) { atomic_store(&q->cancelled, true); }
+void nt_cancel(TRITONBACKEND_Request *q) {
+  if (q != NULL) atomic_store(&q->cancelled, true);
+}
 
 error TRITONBACKEND_RequestId(TRITONBACKEND_Request *q, const char **id) {
   *id = q->id;

@@ -60,6 +60,7 @@ error TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **f, TRITON
 }
 
 error TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *f) {
+  if (f == NULL) return NULL;
   release_request(f->request);
   free(f);
   return NULL;
@@ -104,6 +105,7 @@ void nt_free_response(TRITONBACKEND_Response *r) {
 }
 
 error TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *r) {
+  if (r == NULL) return NULL;
   nt_free_response(r);
   return NULL;
 }

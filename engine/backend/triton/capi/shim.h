@@ -44,10 +44,11 @@ error nt_instance_ready(const nt_entries *e, TRITONBACKEND_ModelInstance *i);
 // nt_request makes a request from a record. Go and the backend have one reference each.
 TRITONBACKEND_Request *nt_request(const char *record, uint64_t size);
 void nt_cancel(TRITONBACKEND_Request *q);
-// nt_execute makes requests from consecutive records, each behind its size, and executes them. made receives the
-// requests. On an error the backend has none of them.
-error nt_execute(const nt_entries *e, TRITONBACKEND_ModelInstance *i, const char *records,
-    TRITONBACKEND_Request **made, uint32_t count);
+// nt_make_requests makes requests from consecutive records, each behind its size.
+void nt_make_requests(const char *records, TRITONBACKEND_Request **made, uint32_t count);
+// nt_execute executes requests. On an error the backend has taken none of them.
+error nt_execute(
+    const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests, uint32_t count);
 // nt_take_events returns what has happened since the last call, as a list that is the caller's.
 event *nt_take_events(void);
 void nt_free_response(TRITONBACKEND_Response *r);

@@ -1,0 +1,169 @@
+// A backend that asks the model "plain" for each answer, counts its requests in a metric.
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "triton.h"
+
+typedef struct TRITONSERVER_Server Server;
+typedef struct TRITONSERVER_InferenceRequest Call;
+typedef struct TRITONSERVER_InferenceResponse Answer;
+typedef struct TRITONSERVER_ResponseAllocator Allocator;
+typedef struct TRITONSERVER_MetricFamily Family;
+typedef struct TRITONSERVER_Metric Metric;
+typedef struct TRITONSERVER_Parameter Parameter;
+
+Error *TRITONBACKEND_ModelServer(Model *, Server **);
+Error *TRITONSERVER_ResponseAllocatorNew(Allocator **, void *allocate, void *release, void *start);
+Error *TRITONSERVER_ResponseAllocatorDelete(Allocator *);
+Error *TRITONSERVER_InferenceRequestNew(Call **, Server *, const char *model, int64_t version);
+Error *TRITONSERVER_InferenceRequestDelete(Call *);
+Error *TRITONSERVER_InferenceRequestAddInput(Call *, const char *, int type, const int64_t *shape, uint64_t dims);
+Error *TRITONSERVER_InferenceRequestAppendInputData(Call *, const char *, const void *, size_t, int, int64_t);
+Error *TRITONSERVER_InferenceRequestSetReleaseCallback(Call *, void *release, void *userp);
+Error *TRITONSERVER_InferenceRequestSetResponseCallback(Call *, Allocator *, void *, void *respond, void *userp);
+Error *TRITONSERVER_ServerInferAsync(Server *, Call *, void *trace);
+Error *TRITONSERVER_ServerModelIsReady(Server *, const char *, int64_t, bool *);
+Error *TRITONSERVER_InferenceResponseError(Answer *);
+Error *TRITONSERVER_InferenceResponseDelete(Answer *);
+Error *TRITONSERVER_InferenceResponseOutput(Answer *, uint32_t, const char **name, int *type, const int64_t **shape,
+    uint64_t *dims, const void **data, size_t *size, int *memory, int64_t *id, void **userp);
+Error *TRITONSERVER_MetricFamilyNew(Family **, int kind, const char *name, const char *description);
+Error *TRITONSERVER_MetricFamilyDelete(Family *);
+Error *TRITONSERVER_MetricNew(Metric **, Family *, const Parameter **labels, uint64_t count);
+Error *TRITONSERVER_MetricDelete(Metric *);
+Error *TRITONSERVER_MetricIncrement(Metric *, double);
+Error *TRITONSERVER_ServerNew(void *, void *);
+
+typedef struct {
+  Server *server;
+  Allocator *allocator;
+  Family *family;
+  Metric *metric;
+} state;
+
+typedef struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  Answer *answer;
+  bool done;
+} waiter;
+
+static Error *allocate(Allocator *a, const char *name, size_t size, int memory, int64_t id, void *userp, void **buffer,
+    void **buffer_userp, int *actual, int64_t *actual_id) {
+  *buffer = malloc(size);
+  *actual = 0;
+  *actual_id = 0;
+  return NULL;
+}
+
+static Error *give_back(Allocator *a, void *buffer, void *userp, size_t size, int memory, int64_t id) {
+  free(buffer);
+  return NULL;
+}
+
+static void released(Call *c, uint32_t flags, void *userp) { TRITONSERVER_InferenceRequestDelete(c); }
+
+static void answered(Answer *a, uint32_t flags, void *userp) {
+  waiter *w = userp;
+  pthread_mutex_lock(&w->lock);
+  if (a != NULL) w->answer = a;
+  w->done = (flags & FINAL) != 0;
+  pthread_cond_signal(&w->changed);
+  pthread_mutex_unlock(&w->lock);
+}
+
+Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
+  Model *m;
+  state *s = calloc(1, sizeof *s);
+  TRITONBACKEND_ModelInstanceModel(i, &m);
+  TRITONBACKEND_ModelServer(m, &s->server);
+  TRITONSERVER_ResponseAllocatorNew(&s->allocator, allocate, give_back, NULL);
+  Error *e = TRITONSERVER_MetricFamilyNew(&s->family, 0, "calls_test_total", "calls");
+  if (e == NULL) e = TRITONSERVER_MetricNew(&s->metric, s->family, NULL, 0);
+  if (e == NULL) TRITONBACKEND_ModelInstanceSetState(i, s);
+  return e;
+}
+
+Error *TRITONBACKEND_ModelInstanceFinalize(Instance *i) {
+  state *s;
+  TRITONBACKEND_ModelInstanceState(i, (void **)&s);
+  TRITONSERVER_MetricDelete(s->metric);
+  TRITONSERVER_MetricFamilyDelete(s->family);
+  TRITONSERVER_ResponseAllocatorDelete(s->allocator);
+  free(s);
+  return NULL;
+}
+
+// ask sends the input of a request to the model "plain", or to one that does not exist, and waits for the answer.
+static Error *ask(state *s, Request *q, waiter *w, bool exists) {
+  Input *in;
+  Call *c;
+  const char *name;
+  const int64_t *shape;
+  const void *data;
+  uint32_t dims, buffers;
+  uint64_t size;
+  int64_t id;
+  int type, memory;
+  TRITONBACKEND_RequestInputByIndex(q, 0, &in);
+  TRITONBACKEND_InputProperties(in, &name, &type, &shape, &dims, &size, &buffers);
+  TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
+  TRITONSERVER_InferenceRequestNew(&c, s->server, exists ? "plain" : "nobody", -1);
+  TRITONSERVER_InferenceRequestAddInput(c, "IN", type, shape, dims);
+  TRITONSERVER_InferenceRequestAppendInputData(c, "IN", data, size / 2, 0, 0);
+  TRITONSERVER_InferenceRequestAppendInputData(c, "IN", (const char *)data + size / 2, size - size / 2, 0, 0);
+  TRITONSERVER_InferenceRequestSetReleaseCallback(c, released, NULL);
+  TRITONSERVER_InferenceRequestSetResponseCallback(c, s->allocator, NULL, answered, w);
+  Error *e = TRITONSERVER_ServerInferAsync(s->server, c, NULL);
+  if (e != NULL) return e;
+  pthread_mutex_lock(&w->lock);
+  while (!w->done) pthread_cond_wait(&w->changed, &w->lock);
+  pthread_mutex_unlock(&w->lock);
+  return w->answer == NULL ? NULL : TRITONSERVER_InferenceResponseError(w->answer);
+}
+
+static Error *reply(state *s, Request *q, Response *r) {
+  Output *out;
+  const char *name;
+  const int64_t *shape;
+  const void *data;
+  void *to, *userp;
+  uint64_t dims;
+  size_t size;
+  int64_t id;
+  int type, memory;
+  bool ready = false;
+  waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, false};
+  waiter none = w;
+  TRITONSERVER_ServerModelIsReady(s->server, "plain", -1, &ready);
+  if (!ready) return TRITONSERVER_ErrorNew(1, "plain is not ready");
+  if (ask(s, q, &none, false) == NULL) return TRITONSERVER_ErrorNew(1, "a model that does not exist answered");
+  TRITONSERVER_InferenceResponseDelete(none.answer);
+  Error *e = ask(s, q, &w, true);
+  if (e != NULL) return TRITONSERVER_ErrorNew(1, "plain failed");
+  TRITONSERVER_InferenceResponseOutput(w.answer, 0, &name, &type, &shape, &dims, &data, &size, &memory, &id, &userp);
+  TRITONBACKEND_ResponseOutput(r, &out, "OUT", type, shape, (uint32_t)dims);
+  TRITONBACKEND_OutputBuffer(out, &to, size, &memory, &id);
+  memcpy(to, data, size);
+  TRITONSERVER_InferenceResponseDelete(w.answer);
+  Error *missing = TRITONSERVER_ServerNew(NULL, NULL);
+  if (missing == NULL) return TRITONSERVER_ErrorNew(1, "a server was made");
+  TRITONSERVER_ErrorDelete(missing);
+  TRITONSERVER_MetricIncrement(s->metric, 1);
+  return NULL;
+}
+
+Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
+  state *s;
+  TRITONBACKEND_ModelInstanceState(i, (void **)&s);
+  for (uint32_t k = 0; k < count; k++) {
+    Response *r;
+    TRITONBACKEND_ResponseNew(&r, requests[k]);
+    Error *e = reply(s, requests[k], r);
+    TRITONBACKEND_ResponseSend(r, FINAL, e);
+    if (e != NULL) TRITONSERVER_ErrorDelete(e);
+    TRITONBACKEND_RequestRelease(requests[k], ALL);
+  }
+  return NULL;
+}
