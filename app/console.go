@@ -28,7 +28,7 @@ func (s *server) openConsole() error {
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
-			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize,
+			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Libraries: s.backends.Libraries.Names,
 		},
 		Server: machine.Description{
 			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,

@@ -26,6 +26,8 @@ import (
 // Checker checks configurations as a load would, without loading. It is safe for concurrent use.
 type Checker struct {
 	Backends []backend.Backend
+	// Libraries returns the names of the backends that come as libraries; nil: there are none.
+	Libraries func() []string
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
 	// AutoComplete and DefaultMaxBatchSize are the engine's.
@@ -99,6 +101,9 @@ func (c *Checker) Check(ctx context.Context, name, folder string, text *string) 
 		Cores: runtime.GOMAXPROCS(0)}
 	for _, b := range c.Backends {
 		o.Backends = append(o.Backends, b.Name())
+	}
+	if c.Libraries != nil {
+		o.Backends = append(o.Backends, c.Libraries()...)
 	}
 	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
 	c.checkParameters(d)

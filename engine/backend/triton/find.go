@@ -55,6 +55,20 @@ func (f *Finder) Of(cfg *inferencepb.ModelConfig) backend.Backend {
 	return f.in(cfg, filepath.Join(f.o.Directory, cfg.GetBackend()))
 }
 
+// Names returns the names of the backends in the backend directory.
+func (f *Finder) Names() (names []string) {
+	if f.o.Directory == "" {
+		return nil
+	}
+	entries, _ := os.ReadDir(f.o.Directory) // the start of the server reports a folder that cannot be read
+	for _, e := range entries {
+		if f.Of(&inferencepb.ModelConfig{Backend: e.Name()}) != nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // in returns the backend whose library is in the first of the folders that has it.
 func (f *Finder) in(cfg *inferencepb.ModelConfig, folders ...string) backend.Backend {
 	name := cfg.GetBackend()
