@@ -99,5 +99,6 @@ def test_D076_nothing_is_left_after_loads(server):
     descriptors, children = used()
     for _ in range(20):
         cycle()
-    until(lambda: used()[1] == children and used()[0] <= descriptors + 2, 60, lambda: f"{used()} are left", server.log)
+    until(lambda: used()[1] == children and used()[0] <= descriptors + 2, 60,
+          "processes or descriptors are left", server.log)
     server.post("/v2/repository/models/plain/load")

@@ -143,23 +143,23 @@ func (c *checker) backend() {
 	case cfg.Backend != "" && cfg.Platform != "" && !slices.Contains(platformsOf(cfg.Backend), cfg.Platform):
 		c.err("platform", "leave the platform out",
 			"unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
-	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend) && !c.hasLibrary():
+	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend) && !hasLibrary(cfg, c.o.Files):
 		c.unavailable(cfg.Backend)
 	}
 }
 
-// hasLibrary reports whether the model's folder, or that of a version, has the library of its backend.
-func (c *checker) hasLibrary() bool {
-	file := cmp.Or(c.cfg.Runtime, "libtriton_"+c.cfg.Backend+".so")
-	if c.o.Files == nil || badPath(file) {
+// hasLibrary reports whether a model's folder, or that of a version, has the library of the model's backend.
+func hasLibrary(cfg *inferencepb.ModelConfig, folder fs.FS) bool {
+	file := cmp.Or(cfg.Runtime, "libtriton_"+cfg.Backend+".so")
+	if folder == nil || badPath(file) {
 		return false
 	}
-	if _, err := fs.Stat(c.o.Files, file); err == nil {
+	if _, err := fs.Stat(folder, file); err == nil {
 		return true
 	}
-	entries, _ := fs.ReadDir(c.o.Files, ".") // a folder that cannot be read is another fault
+	entries, _ := fs.ReadDir(folder, ".") // a folder that cannot be read is another fault
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		_, err := fs.Stat(c.o.Files, path.Join(e.Name(), file))
+		_, err := fs.Stat(folder, path.Join(e.Name(), file))
 		return err == nil
 	})
 }
