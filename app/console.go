@@ -32,7 +32,7 @@ func (s *server) openConsole() error {
 		},
 		Server: machine.Description{
 			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
-			Warnings: func() []api.Warning { return s.warnings },
+			Warnings: func() []api.Warning { return s.warnings }, Support: s.support,
 		},
 		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry,
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},

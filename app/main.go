@@ -68,6 +68,8 @@ func commands() []command.Command {
 		{Names: []string{"backup"}, Args: "<file>", Run: admin.Backup,
 			Help: "copy history, settings and tokens into a file; nereid restore takes them back"},
 		{Names: []string{"restore"}, Run: admin.Restore},
+		{Names: []string{"support"}, Args: "[file]", Run: admin.Support,
+			Help: "write a bundle for a person who looks into a problem; it has no secrets"},
 		{Names: []string{"install"}, Args: "...", Run: admin.Install,
 			Help: "install what models of a framework need; see nereid install --help"},
 		{Names: []string{"service"}, Args: "...", Run: admin.Service,

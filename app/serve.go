@@ -138,7 +138,8 @@ func (s *server) open(ctx context.Context) error {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}
 	for _, step := range []func(context.Context) error{
-		s.openData, s.openStore, s.openAccess, s.openRepositories, s.openBackends, s.openEngine, s.openFronts,
+		s.openData, s.catchCrash, s.openStore, s.openAccess, s.openRepositories, s.openBackends, s.openEngine,
+		s.openFronts,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -185,7 +186,7 @@ func (s *server) start(ctx context.Context) error {
 		s.tasks.spawn(func() error { return s.requests.Run(run) })
 	}
 	if l, err := control.Listen(s.data.Path); err == nil {
-		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link))
+		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link, s.support))
 	} else {
 		s.warn(fmt.Sprintf("the command nereid token cannot reach this server while it runs: %v", err))
 	}

@@ -26,6 +26,7 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/config.js", rest.Raw(configScript)},
 		{"POST", sessionPath, c.sessionEndpoint()},
 		{"GET", "/api/server", rest.Reply(c.server.State)},
+		{"GET", "/api/support", rest.Raw(c.server.SupportBundle)},
 		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
 		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},
 		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(http.StatusAccepted)},

@@ -16,6 +16,7 @@ import (
 	"nereid/app/access"
 	"nereid/app/datadir"
 	"nereid/app/listen"
+	"nereid/app/support"
 	"nereid/store"
 )
 
@@ -50,7 +51,7 @@ func With(dataDir string, f func(*Client) error) (err error) {
 	if err := tokens.Unread(); err != nil {
 		return fmt.Errorf("the access tokens cannot be read: %w", err)
 	}
-	pipe, srv := listen.NewPipe(), NewServer(tokens, st, noServer(data.Path))
+	pipe, srv := listen.NewPipe(), NewServer(tokens, st, noServer(data.Path), stopped(data.Path, st))
 	go func() { _ = srv.Serve(pipe) }() // until Shutdown
 	err = f(&Client{dial: pipe.Dial, server: "this program"})
 	return errors.Join(err, srv.Shutdown(ctx))
@@ -59,6 +60,13 @@ func With(dataDir string, f func(*Client) error) (err error) {
 // noServer is the answer to what only a running server can do.
 func noServer(dir string) func() (string, error) {
 	return func() (string, error) { return "", fmt.Errorf("no server runs on the data folder %s", dir) }
+}
+
+// stopped writes the support bundle of a data folder without a server.
+func stopped(dir string, st *store.Store) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error {
+		return support.Write(w, []support.Part{support.Events(ctx, st), support.Crash(dir)})
+	}
 }
 
 // Link returns a link that opens the GUI of the running server, once.
@@ -85,12 +93,25 @@ func (c *Client) RevokeToken(idOrName string) (out Token, err error) {
 	return out, err
 }
 
+// Support writes a support bundle to w.
+func (c *Client) Support(w io.Writer) error {
+	return c.do(http.MethodGet, "/support", nil, func(body io.Reader) error {
+		_, err := io.Copy(w, body)
+		return err
+	})
+}
+
 // AddRevision stores a revision of a configuration. Its ID and parent are chosen by the store.
 func (c *Client) AddRevision(r store.Revision) error {
 	return c.call(http.MethodPost, "/revisions", r, &struct{}{})
 }
 
 func (c *Client) call(method, path string, in, out any) error {
+	return c.do(method, path, in, func(body io.Reader) error { return json.NewDecoder(body).Decode(out) })
+}
+
+// do sends in as JSON and has read read the reply.
+func (c *Client) do(method, path string, in any, read func(io.Reader) error) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -119,5 +140,5 @@ func (c *Client) call(method, path string, in, out any) error {
 		}
 		return errors.New(e.Error)
 	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return read(resp.Body)
 }

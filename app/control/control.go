@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -116,9 +117,10 @@ func tokenOf(t access.Token) Token {
 	return Token{ID: t.ID, Name: t.Name, Scopes: t.Scope.String(), CreatedUS: t.CreatedUS}
 }
 
-// NewServer returns a server that creates, lists and revokes tokens, stores revisions of configurations, and makes
-// links to the GUI with link.
-func NewServer(tokens *access.Tokens, st *store.Store, link func() (string, error)) *http.Server {
+// NewServer returns a server that creates, lists and revokes tokens, stores revisions of configurations, makes links to
+// the GUI with link, and writes support bundles with support.
+func NewServer(tokens *access.Tokens, st *store.Store, link func() (string, error),
+	support func(context.Context, io.Writer) error) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /tokens", func(w http.ResponseWriter, _ *http.Request) {
 		list := []Token{}
@@ -151,6 +153,11 @@ func NewServer(tokens *access.Tokens, st *store.Store, link func() (string, erro
 	mux.HandleFunc("POST /link", func(w http.ResponseWriter, _ *http.Request) {
 		url, err := link()
 		respond(w, url, err)
+	})
+	mux.HandleFunc("GET /support", func(w http.ResponseWriter, r *http.Request) {
+		if err := support(r.Context(), w); err != nil {
+			panic(http.ErrAbortHandler) // the client sees that the bundle is not complete
+		}
 	})
 	return &http.Server{Handler: mux, ReadHeaderTimeout: headerLimit}
 }

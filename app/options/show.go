@@ -66,7 +66,7 @@ func hidden(option, value string, isFlag bool) string {
 	case isFlag:
 		return "true"
 	case option == "http-restricted-api" || option == "grpc-restricted-protocol":
-		if at := strings.LastIndexByte(value, '='); at >= 0 {
+		if at := strings.IndexByte(value, '='); at >= 0 {
 			return value[:at+1] + "..."
 		}
 	case option == "cache-config":

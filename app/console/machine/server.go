@@ -2,6 +2,8 @@ package machine
 
 import (
 	"context"
+	"io"
+	"mime"
 	"net/http"
 	"os"
 	"runtime"
@@ -12,6 +14,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/folders"
+	"nereid/app/console/rest"
 	"nereid/engine"
 	"nereid/engine/backend"
 	"nereid/engine/system/proc"
@@ -25,6 +28,7 @@ type Description struct {
 	Addresses   func() api.Addresses
 	ONNXRuntime func() api.Runtime
 	Warnings    func() []api.Warning
+	Support     func(context.Context, io.Writer) error // writes a support bundle
 }
 
 // Server serves the state of the server.
@@ -73,6 +77,17 @@ func (s *Server) State(r *http.Request) (api.Server, error) {
 				"); new history is kept in memory until it can"})
 	}
 	return out, nil
+}
+
+// SupportBundle replies with a zip file for a person who looks into a problem. It has no secrets and no contents.
+func (s *Server) SupportBundle(w http.ResponseWriter, r *http.Request) error {
+	if s.Support == nil {
+		return rest.Errorf(api.CodeUnsupported, "this server writes no support bundles")
+	}
+	name := "nereid-support-" + time.Now().UTC().Format("20060102-150405") + ".zip"
+	w.Header().Set("Content-Type", "application/zip")
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	return s.Support(r.Context(), w)
 }
 
 func (s *Server) repository(root string) api.Repository {

@@ -182,6 +182,7 @@ export const client = {
   savedRequests: (name: string, s?: AbortSignal) => json<api.SavedRequests>("GET", `${model(name)}/requests`, undefined, s),
   savedRequest: (name: string, request: string) => json<api.SavedRequest>("GET", `${model(name)}/requests/${seg(request)}`),
   saveRequest: (name: string, request: string, r: api.SaveRequest) => json<api.SavedRequests>("PUT", `${model(name)}/requests/${seg(request)}`, r),
+  supportURL: () => `${base()}/api/support`,
   archiveURL: (name: string) => `${base()}${model(name)}/archive`,
   trash: (s?: AbortSignal) => json<api.Trash>("GET", "/api/trash", undefined, s),
   restoreTrash: (id: string) => json<api.Trashed>("POST", `/api/trash/${seg(id)}/restore`),

@@ -16,9 +16,9 @@ export function tritonHTTP(http: string, token: string): string {
   return [
     "import tritonclient.http as triton",
     "",
-    `client = triton.InferenceServerClient("${bare(http)}"${secure(http) ? ", ssl=True" : ""})`,
-    `headers = {"Authorization": "${token}"}`,
-    "print(client.is_server_ready(headers=headers))",
+    `with triton.InferenceServerClient("${bare(http)}"${secure(http) ? ", ssl=True" : ""}) as client:`,
+    `    headers = {"Authorization": "${token}"}`,
+    "    print(client.is_server_ready(headers=headers))",
   ].join("\n");
 }
 
@@ -26,9 +26,9 @@ export function tritonGRPC(grpc: string, token: string): string {
   return [
     "import tritonclient.grpc as triton",
     "",
-    `client = triton.InferenceServerClient("${bare(grpc)}"${secure(grpc) ? ", ssl=True" : ""})`,
-    `headers = {"authorization": "${token}"}`,
-    "print(client.is_server_ready(headers=headers))",
+    `with triton.InferenceServerClient("${bare(grpc)}"${secure(grpc) ? ", ssl=True" : ""}) as client:`,
+    `    headers = {"authorization": "${token}"}`,
+    "    print(client.is_server_ready(headers=headers))",
   ].join("\n");
 }
 

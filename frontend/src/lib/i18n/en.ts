@@ -691,6 +691,8 @@ export const en = {
   "server.notLoaded": "not loaded yet",
   "server.data": "Stored data",
   "server.dataDir": "Data folder",
+  "server.support": "Save a support bundle",
+  "server.supportAbout": "For a person who looks into a problem: versions, options, models, log, events. It has no tokens, keys or contents of requests.",
   "server.history": "History",
   "server.since": "since {time}",
   "server.dropped": "Samples dropped",

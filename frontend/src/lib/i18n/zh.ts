@@ -693,6 +693,8 @@ export const zh: Record<keyof typeof en, string> = {
   "server.notLoaded": "尚未加载",
   "server.data": "保存的数据",
   "server.dataDir": "数据文件夹",
+  "server.support": "保存支持包",
+  "server.supportAbout": "供排查问题的人使用：版本、选项、模型、日志和事件。不含令牌、密钥或请求内容。",
   "server.history": "历史",
   "server.since": "自 {time}",
   "server.dropped": "被丢弃的采样",

@@ -62,6 +62,10 @@ describe("python", () => {
     expect(s).toContain("from PIL import Image, ImageOps");
   });
 
+  it("closes the client, also after an error: Python does not end while a stream is open", () => {
+    for (const stream of [false, true]) expect(python({ ...call, stream }, "grpc")).toMatch(/^with grpcclient\.InferenceServerClient\(.*\) as client:$/m);
+  });
+
   it("streams over gRPC, and names the sequence", () => {
     const s = python({ ...call, stream: true, sequence: { id: "s 1", start: true, end: false } }, "grpc");
     expect(s).toContain("client.start_stream(");

@@ -138,16 +138,15 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   const version = c.version ? `, model_version=${pyString(c.version)}` : "";
   const sequence = c.sequence ? Object.entries(sequenceParameters(c.sequence)).map(([k, v]) => `, ${k}=${typeof v === "boolean" ? (v ? "True" : "False") : JSON.stringify(v)}`).join("") : "";
   const address = `"${clientAddress(protocol === "http" ? c.http : c.grpc)}"${c.tls.includes(protocol) ? ", ssl=True" : ""}`;
-  if (c.stream) {
-    out.push(`client = ${mod}.InferenceServerClient(${address})`, "answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))");
-    out.push(`client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence}, enable_empty_final_response=True)`);
-    out.push("while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result");
-    out.push("    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`);
-    out.push('    if response.parameters["triton_final_response"].bool_param:', "        break", "client.stop_stream()");
-    return out.join("\n") + "\n";
-  }
-  out.push(`client = ${mod}.InferenceServerClient(${address})`);
-  out.push(`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence})`);
-  for (const o of c.outputs) out.push(`print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`);
-  return out.join("\n") + "\n";
+  // The program closes the client: at the exit of Python, grpc can wait for ever for one that is open.
+  out.push(`with ${mod}.InferenceServerClient(${address}) as client:`);
+  const use = c.stream
+    ? ["answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))",
+      `client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence}, enable_empty_final_response=True)`,
+      "while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result",
+      "    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`,
+      '    if response.parameters["triton_final_response"].bool_param:', "        break"]
+    : [`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence})`,
+      ...c.outputs.map((o) => `print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`)];
+  return [...out, ...use.map((line) => `    ${line}`)].join("\n") + "\n";
 }
