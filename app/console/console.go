@@ -147,7 +147,7 @@ func New(o Options) (*Console, error) {
 func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams,
 		Refusals: o.Refusals}
-	c.requests = &requests.Handler{Keeper: o.Requests, Store: o.Store}
+	c.requests = &requests.Handler{Keeper: o.Requests, Store: o.Store, Streams: c.streams}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent, Installing: func(model string) bool {
 			if o.Environment == nil {

@@ -42,6 +42,7 @@ func (c *Console) serverRoutes() []route {
 		{"PUT", "/api/webhook", rest.Call(c.alerts.SetWebhook)},
 		{"POST", "/api/webhook/test", rest.Reply(c.alerts.TestWebhook)},
 		{"GET", "/api/requests", rest.Reply(c.requests.List)},
+		{"GET", "/api/requests/live", rest.Raw(c.requests.Live)},
 		{"GET", "/api/requests/{id}", rest.Reply(c.requests.Get)},
 		{"GET", "/api/logs", rest.Reply(c.logs.Read)},
 		{"PUT", "/api/logs/settings", rest.Call(c.logs.Set)},

@@ -157,7 +157,7 @@ def test_requests_are_not_recorded_if_the_option_says_so(tmp_path):
         with httpclient.InferenceServerClient(server.http) as http:
             http.infer("add_sub", inputs(httpclient))
         assert shown(server) == {"requests": [], "next": 0, "more": False, "missed": 0, "leftOut": 0, "off": True, "keeps": False,
-                                 "oldestMs": 0}
+                                 "oldestMs": 0, "dropped": 0}
 
 
 def ordinary(server, count):

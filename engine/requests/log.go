@@ -108,10 +108,13 @@ func (l *Log) Oldest() int64 { return max(0, l.Next()-Size) }
 // Since calls f with the records from a sequence number on, in order, and returns the number with which to continue and
 // how many records have left the ring before they were read. f must not keep its argument, nor call the Log.
 func (l *Log) Since(seq int64, f func(seq int64, r *Record)) (next, missed int64) {
-	buf := make([]Record, 0, chunk)
+	var buf []Record
 	for {
 		l.mu.Lock()
 		end := l.next
+		if buf == nil && seq < end {
+			buf = make([]Record, 0, chunk)
+		}
 		if oldest := end - Size; seq < oldest {
 			missed += oldest - seq
 			seq = oldest

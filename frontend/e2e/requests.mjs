@@ -1,5 +1,31 @@
 // The page of the requests: live, filters in the address, details in words, steps, phone width.
-import { api, axe, shot } from "./lib.mjs";
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, eventually, shot } from "./lib.mjs";
+
+const failing = `import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError("the moon is in the way")) for _ in requests]
+`;
+const config = `backend: "python"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+`;
+
+/** Writes a model into the repository and waits until it is ready. */
+async function addModel(base, name) {
+  const models = async () => (await api(base, "GET", "/api/models")).models;
+  const repository = (await models()).find((m) => m.name === "add_sub").repository;
+  const aside = path.join(repository, `.${name}`); // made aside: the server must not see an incomplete model
+  fs.mkdirSync(path.join(aside, "1"), { recursive: true });
+  fs.writeFileSync(path.join(aside, "1", "model.py"), failing);
+  fs.writeFileSync(path.join(aside, "config.pbtxt"), config);
+  fs.renameSync(aside, path.join(repository, name));
+  await eventually(models, (all) => all.some((m) => m.name === name && m.state === "READY"));
+  return path.join(repository, name);
+}
 
 export async function requests({ base, page, report }) {
   const { addresses } = await api(base, "GET", "/api/server");
@@ -48,6 +74,43 @@ export async function requests({ base, page, report }) {
     await table.getByText("No request matches.").waitFor();
   });
 
+  await report.step("failed requests are found, and one explains itself with its waterfall", async () => {
+    const name = `e2e_fails_${mark.slice(4)}`;
+    const folder = await addModel(base, name);
+    const sent = await send(name, { id: `${mark}-failed`, inputs: [{ name: "X", datatype: "FP32", shape: [1], data: [1] }] });
+    report.check(sent.status === 500, `the model fails: ${sent.status}`);
+    await good(`${mark}-good`);
+    await page.goto(`${base}/#/requests`);
+    await page.getByLabel("Outcome shown").selectOption("failed");
+    await row(`${mark}-failed`).getByRole("button").click();
+    report.check((await table.locator("tr.one.ok").count()) === 0, "only failed requests are listed");
+    await table.getByText("the moon is in the way").waitFor();
+    await table.getByText(`It ran alone in ${name}`).waitFor();
+    report.check((await table.locator("tr.detail .track .bar > span").count()) > 2, "its time is shown in parts");
+    await shot(page, "73-request-failed");
+    await axe(page, report, "a failed request");
+    fs.rmSync(folder, { recursive: true, force: true });
+    await eventually(() => api(base, "GET", "/api/models"), (all) => !all.models.some((m) => m.name === name && m.state === "READY"));
+  });
+
+  await report.step("a range of time is chosen, is in the address, and is left again", async () => {
+    await page.goto(`${base}/#/requests`);
+    await row(`${mark}-ok`).waitFor();
+    await page.getByRole("button", { name: "From … to …" }).click();
+    await page.getByLabel("From", { exact: true }).fill("2020-01-01T10:00:00");
+    await page.getByLabel("to", { exact: true }).fill("2020-01-01T11:00:00");
+    await shot(page, "73-requests-range");
+    await axe(page, report, "the range of the requests");
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await table.getByText("No request matches.").waitFor();
+    report.check(/from=\d+&to=\d+/.test(page.url()), page.url());
+    await page.reload();
+    await table.getByText("No request matches.").waitFor();
+    await page.getByRole("button", { name: "Any time" }).click();
+    await row(`${mark}-ok`).waitFor();
+    report.check(page.url().endsWith("#/requests"), page.url());
+  });
+
   await report.step("a paused list does not change", async () => {
     await page.goto(`${base}/#/requests`);
     await row(`${mark}-ok`).waitFor();
@@ -77,5 +140,36 @@ export async function requests({ base, page, report }) {
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme: "light" });
     }
+  });
+
+  await report.step("of thousands of requests only the rows near the view are in the page", async () => {
+    const many = 1500;
+    for (let sent = 0; sent < many; sent += 50) await Promise.all(Array.from({ length: 50 }, (_, i) => good(`${mark}-many-${sent + i}`)));
+    await page.goto(`${base}/#/requests?text=${mark}-many`);
+    await row(`${mark}-many`).waitFor();
+    await page.getByRole("button", { name: "Older requests" }).click();
+    await eventually(() => table.getAttribute("aria-rowcount"), (n) => Number(n) > 1000);
+    const rows = () => table.locator("tr.one").count();
+    report.check((await rows()) < 300, `${await rows()} rows are in the page`);
+    await page.getByRole("button", { name: "Older requests" }).click();
+    await eventually(() => table.getAttribute("aria-rowcount"), (n) => Number(n) === many + 1);
+    await page.locator("main").evaluate((el) => el.scrollTo(0, el.scrollHeight));
+    await table.locator(`tr[aria-rowindex="${many + 1}"]`).waitFor();
+    report.check((await rows()) < 300, `${await rows()} rows are in the page at its end`);
+    const last = await table.locator(`tr[aria-rowindex="${many + 1}"]`).boundingBox();
+    report.check(last.height < 100, `a row is ${last.height} px high`);
+    await shot(page, "73-requests-many");
+  });
+
+  await report.step("the list waits while one reads further down", async () => {
+    await page.goto(`${base}/#/requests`);
+    await row(`${mark}-many`).waitFor();
+    await page.locator("main").evaluate((el) => el.scrollTo(0, el.scrollHeight));
+    const up = page.getByRole("button", { name: "To the newest requests" });
+    await up.waitFor();
+    await shot(page, "73-requests-below");
+    await good(`${mark}-below`);
+    await up.click();
+    await row(`${mark}-below`).waitFor();
   });
 }

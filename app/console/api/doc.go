@@ -113,6 +113,7 @@
 //	PUT    /api/webhook SetWebhook → Webhook  as before; invalid
 //	POST   /api/webhook/test → Webhook  as before; conflict (there is none)
 //	GET    /api/requests?show=&model=&client=&id=&text=&after=&before=&limit= → Requests  invalid
+//	GET    /api/requests/live?of=… → a stream of RequestsEvent; each "of" is a query of /api/requests  invalid
 //	GET    /api/requests/{id} → RequestDetail  not_found
 //	GET    /api/events?topics= → text/event-stream
 //

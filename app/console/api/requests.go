@@ -16,6 +16,23 @@ type Requests struct {
 	// Keeps: the server keeps requests in its data folder. The oldest of them began at OldestMs; 0: there is none.
 	Keeps    bool    `json:"keeps"`
 	OldestMs float64 `json:"oldestMs"`
+	// Dropped counts the requests since the start that were to be kept and were not, because they came too fast.
+	Dropped uint64 `json:"dropped"`
+}
+
+// RequestsEvent is an event of GET /api/requests/live: the requests of one of its filters that ended since the last
+// event.
+type RequestsEvent struct {
+	// Of is the place of the filter among those of the address.
+	Of int `json:"of"`
+	// Requests are the newest first, and at most as many as the filter's limit. LeftOut counts those above it.
+	Requests List[Request] `json:"requests"`
+	LeftOut  int           `json:"leftOut"`
+	// Missed counts requests that left memory before they were looked at.
+	Missed int64 `json:"missed"`
+	// Next is the value of after that continues here.
+	Next    int64  `json:"next"`
+	Dropped uint64 `json:"dropped"`
 }
 
 // Request is one request. A model's request has a Parent.

@@ -8,6 +8,7 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
+	"nereid/app/console/stream"
 	"nereid/app/requestlog"
 	record "nereid/engine/requests"
 	"nereid/store"
@@ -17,6 +18,8 @@ import (
 type Handler struct {
 	Keeper *requestlog.Keeper // nil: requests are not recorded
 	Store  *store.Store
+	// Streams has the streams of Live.
+	Streams *stream.Hub
 }
 
 // List returns the requests that match a filter: the newest, or those before an ID, in memory and in the history; or
@@ -29,17 +32,8 @@ func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 	if h.Keeper == nil {
 		return api.Requests{Off: true}, nil
 	}
-	log := h.Keeper.Log()
-	from := f.after
-	if from < 0 {
-		from = log.Oldest()
-	}
-	var found []store.Request
-	out.Next, out.Missed = log.Since(from, func(_ int64, r *record.Record) {
-		if f.matches(r) {
-			found = append(found, requestlog.Row(r))
-		}
-	})
+	found := f.since(h.Keeper.Log(), f.after, &out.Next, &out.Missed)
+	out.Dropped = h.Store.Health().DroppedRequests
 	if out.Keeps = h.Keeper.Keeps(); out.Keeps && f.after < 0 {
 		kept, err := h.Store.Requests(r.Context(), f.query())
 		if err != nil {
@@ -52,18 +46,37 @@ func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 		}
 		out.OldestMs = float64(oldest) / 1000
 	}
-	found = ordered(found)
-	slices.Reverse(found)
-	if n := len(found) - f.limit; n > 0 {
-		found = found[:f.limit]
-		if out.LeftOut = n; f.after < 0 {
-			out.More, out.LeftOut = true, 0
-		}
-	}
-	for i := range found {
-		out.Requests = append(out.Requests, apiRequest(&found[i]))
+	if out.Requests, out.LeftOut = f.newest(found); out.LeftOut > 0 && f.after < 0 {
+		out.More, out.LeftOut = true, 0
 	}
 	return out, nil
+}
+
+// since returns the requests in memory that match and ended since a position of the log, and sets the next position
+// and how many are no longer there. A position of a log that was there before the server started, or -1, means all.
+func (f *filter) since(log *record.Log, after int64, next, missed *int64) (found []store.Request) {
+	if after < 0 || after > log.Next() {
+		after = log.Oldest()
+	}
+	*next, *missed = log.Since(after, func(_ int64, r *record.Record) {
+		if f.matches(r) {
+			found = append(found, requestlog.Row(r))
+		}
+	})
+	return found
+}
+
+// newest returns the newest requests, the latest first, and how many are above the limit.
+func (f *filter) newest(found []store.Request) (out api.List[api.Request], leftOut int) {
+	found = ordered(found)
+	slices.Reverse(found)
+	if leftOut = max(0, len(found)-f.limit); leftOut > 0 {
+		found = found[:f.limit]
+	}
+	for i := range found {
+		out = append(out, apiRequest(&found[i]))
+	}
+	return out, leftOut
 }
 
 // ordered sorts requests by their IDs and leaves one of each.

@@ -5,6 +5,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type Hub struct {
 // reader is one event stream.
 type reader struct {
 	topics  []string
+	own     *source
 	queue   chan []byte
 	cut     chan struct{} // closed to disconnect the reader
 	cutOnce sync.Once
@@ -132,11 +134,41 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, models func() api.Mo
 			}
 		}
 	}
-	s := h.join(chosen)
+	first := []byte(": connected\n\n")
+	if slices.Contains(chosen, "models") {
+		first = message("models", models())
+	}
+	return h.serve(w, r, chosen, first, nil)
+}
+
+// Follow sends one reader the values that next returns, which is called in every period. It ends as Serve does.
+func (h *Hub) Follow(w http.ResponseWriter, r *http.Request, topic string, period time.Duration,
+	next func() []any,
+) error {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	return h.serve(w, r, nil, []byte(": connected\n\n"), &source{tick: tick.C, next: func() (all []byte) {
+		for _, v := range next() {
+			all = append(all, message(topic, v)...)
+		}
+		return all
+	}})
+}
+
+// source has messages for one reader only.
+type source struct {
+	tick <-chan time.Time // when to ask for one
+	next func() []byte
+}
+
+// serve sends a first message, those of topics, and those of a source (nil: there is none).
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request, topics []string, first []byte, own *source) error {
+	s := h.join(topics)
 	if s == nil {
 		return rest.Errorf(api.CodeUnavailable, "too many event streams are open, or the server is stopping")
 	}
 	defer h.leave(s)
+	s.own = cmp.Or(own, &source{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	var z *gzip.Writer
@@ -148,10 +180,6 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, models func() api.Mo
 		}
 	}
 	w.WriteHeader(http.StatusOK)
-	first := []byte(": connected\n\n")
-	if slices.Contains(chosen, "models") {
-		first = message("models", models())
-	}
 	s.copyTo(w, z, r, first)
 	return nil
 }
@@ -163,12 +191,14 @@ func (r *reader) copyTo(w http.ResponseWriter, z *gzip.Writer, req *http.Request
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for msg := first; ; {
-		_ = out.SetWriteDeadline(time.Now().Add(2 * heartbeat)) // only the writers of tests do not support it
-		if err := writeTo(w, z, msg); err != nil {
-			return
-		}
-		if err := out.Flush(); err != nil {
-			return
+		if msg != nil {
+			_ = out.SetWriteDeadline(time.Now().Add(2 * heartbeat)) // only the writers of tests do not support it
+			if err := writeTo(w, z, msg); err != nil {
+				return
+			}
+			if err := out.Flush(); err != nil {
+				return
+			}
 		}
 		select {
 		case <-req.Context().Done():
@@ -176,6 +206,8 @@ func (r *reader) copyTo(w http.ResponseWriter, z *gzip.Writer, req *http.Request
 		case <-r.cut:
 			return
 		case msg = <-r.queue:
+		case <-r.own.tick:
+			msg = r.own.next()
 		case <-beat.C:
 			msg = []byte(": still here\n\n")
 		}

@@ -1222,6 +1222,25 @@ export interface Requests {
   /** Keeps: the server keeps requests in its data folder. The oldest of them began at OldestMs; 0: there is none. */
   keeps: boolean;
   oldestMs: number;
+  /** Dropped counts the requests since the start that were to be kept and were not, because they came too fast. */
+  dropped: number;
+}
+
+/**
+ * RequestsEvent is an event of GET /api/requests/live: the requests of one of its filters that ended since the last
+ * event.
+ */
+export interface RequestsEvent {
+  /** Of is the place of the filter among those of the address. */
+  of: number;
+  /** Requests are the newest first, and at most as many as the filter's limit. LeftOut counts those above it. */
+  requests: Request[];
+  leftOut: number;
+  /** Missed counts requests that left memory before they were looked at. */
+  missed: number;
+  /** Next is the value of after that continues here. */
+  next: number;
+  dropped: number;
 }
 
 /** Request is one request. A model's request has a Parent. */

@@ -148,6 +148,9 @@ export interface RequestsQuery {
   client?: string;
   id?: string;
   text?: string;
+  from?: string;
+  to?: string;
+  limit?: number;
 }
 
 export const client = {

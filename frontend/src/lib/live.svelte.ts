@@ -3,7 +3,7 @@ import type * as api from "./api.gen";
 import { alerts } from "./alerts.svelte";
 import { base, client } from "./api";
 import { noteServerTime } from "./clock";
-import { join, merge, type FeedMessage, type FeedStatus } from "./feed";
+import { join, merge, type FeedMessage, type FeedStatus, type Joined, type Watch } from "./feed";
 import { frameworks } from "./frameworks.svelte";
 import { SampleRing, type Column } from "./ring";
 
@@ -32,7 +32,8 @@ class Live {
   /** The time of the newest samples. It changes once a second. */
   nowMs = $state(0);
   readonly rings = new Map<string, SampleRing>();
-  private leave: (() => void) | null = null;
+  private joined: Joined | null = null;
+  private watcher: ((e: api.RequestsEvent | null) => void) | null = null;
 
   constructor() {
     // A page that the browser keeps for its back button must not keep the stream.
@@ -45,22 +46,38 @@ class Live {
   /** Follows the stream of the browser, also after failures, until stop is called. */
   start(): void {
     this.stop();
-    this.leave = join(base(), (messages) => {
+    this.joined = join(base(), (messages) => {
       for (const m of messages) this.receive(m);
     });
+    this.watcher?.(null); // the page came back from the back button's cache
   }
 
   stop(): void {
-    this.leave?.();
-    this.leave = null;
+    this.joined?.leave();
+    this.joined = null;
+  }
+
+  /**
+   * Follows requests as they end, until the result is called. null says that they do not come any more: the page reads
+   * the list, and watches again. One view watches at a time.
+   */
+  watch(w: Watch, received: (e: api.RequestsEvent | null) => void): () => void {
+    this.watcher = received;
+    this.joined?.watch(w);
+    return () => {
+      if (this.watcher !== received) return;
+      this.watcher = null;
+      this.joined?.watch(null);
+    };
   }
 
   private receive(m: FeedMessage): void {
-    if (!("data" in m)) return this.onStatus(m.topic);
+    if (!("data" in m)) return m.topic === "unwatched" ? this.watcher?.(null) : this.onStatus(m.topic);
     const v: unknown = JSON.parse(m.data);
     switch (m.topic) {
       case "models": return this.onModels(v as api.ModelsEvent, m.atMs);
       case "samples": return this.onSamples(v as api.SamplesEvent);
+      case "requests": return this.watcher?.(v as api.RequestsEvent);
       case "event": return this.onEvent(v as api.Event);
       case "machine": this.machine = v as api.Machine; return;
       case "framework": return frameworks.put(v as api.Framework);

@@ -74,7 +74,7 @@ describe("summary", () => {
   });
   it("counts the requests from before the page was opened, also before the first samples", () => {
     let receive: (m: FeedMessage[]) => void = () => undefined;
-    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), () => undefined));
+    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), { leave: () => undefined, watch: () => undefined }));
     live.start();
     const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
@@ -90,7 +90,7 @@ describe("summary", () => {
   });
   it("keeps new samples when the browser's clock is ahead of the server's", () => {
     let receive: (m: FeedMessage[]) => void = () => undefined;
-    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), () => undefined));
+    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), { leave: () => undefined, watch: () => undefined }));
     live.start();
     const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 3_660_100 }]);

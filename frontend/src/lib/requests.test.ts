@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Request, RequestDetail } from "./api.gen";
 import { i18n } from "./i18n/index.svelte";
-import { explain, filterOf, merge, queryOf } from "./requests";
+import { explain, filterOf, merge, parts, partSize, queryOf } from "./requests";
 
 const request = (change: Partial<Request>): Request => ({
   id: 1, parent: 0, tMs: 0, protocol: "http", client: "127.0.0.1", model: "mlp", version: "1", requestId: "", outcome: "ok", slow: false,
@@ -35,13 +35,24 @@ describe("explain", () => {
 });
 
 it("keeps a filter in the address, and ignores what it does not know", () => {
-  const f = { show: "slow", model: "a b", client: "", id: "x&y", text: "" } as const;
+  const f = { show: "slow", model: "a b", client: "", id: "x&y", from: "5", to: "", text: "" } as const;
   expect(filterOf(queryOf(f))).toEqual(f);
-  expect(filterOf("show=other&page=3")).toEqual({ show: "", model: "", client: "", id: "", text: "" });
+  expect(filterOf("show=other&page=3")).toEqual({ show: "", model: "", client: "", id: "", text: "", from: "", to: "" });
+  expect(filterOf("from=1700000000000&to=soon")).toMatchObject({ from: "1700000000000", to: "" });
 });
 
 it("merges requests by their number, the newest first", () => {
   const list = [5, 3, 1].map((id) => request({ id }));
   const merged = merge(list, [request({ id: 4 }), request({ id: 5, slow: true })], 3);
-  expect(merged.map((r) => [r.id, r.slow])).toEqual([[5, true], [4, false], [3, false]]);
+  expect(merged.map((r) => [r.id, r.slow])).toEqual([[5, true], [4, false], [3, false], [1, false]]);
+});
+
+it("leaves the parts of a list as they are while it grows and is cut", () => {
+  const list = (from: number, n: number) => Array.from({ length: n }, (_, i) => request({ id: from - i }));
+  const before = list(1000, 2 * partSize + 3);
+  expect(parts(before).map((p) => p.length)).toEqual([3, partSize, partSize]);
+  const after = merge(before, list(1000 + partSize, partSize), 2 * partSize);
+  expect(after.length).toBe(2 * partSize + 3);
+  expect(parts(after)[2]).toEqual(parts(before)[1]);
+  expect(parts([])).toEqual([]);
 });

@@ -15,13 +15,15 @@ export const phase = (r: Request, name: Phase) => r.phasesUs[phases.findIndex((p
 export const shows = ["", "problems", "failed", "refused", "cancelled", "slow"] as const;
 export type Show = (typeof shows)[number];
 
-export interface Filter { show: Show; model: string; client: string; id: string; text: string }
+/** from and to are milliseconds since 1970; empty: no limit. */
+export interface Filter { show: Show; model: string; client: string; id: string; text: string; from: string; to: string }
 
 /** The filter in the query of an address; what is unknown or absent selects all. */
 export function filterOf(query: string): Filter {
   const q = new URLSearchParams(query);
   const show = shows.find((s) => s === q.get("show")) ?? "";
-  return { show, model: q.get("model") ?? "", client: q.get("client") ?? "", id: q.get("id") ?? "", text: q.get("text") ?? "" };
+  const ms = (name: string) => (/^\d{1,16}$/.test(q.get(name) ?? "") ? (q.get(name) ?? "") : "");
+  return { show, from: ms("from"), to: ms("to"), model: q.get("model") ?? "", client: q.get("client") ?? "", id: q.get("id") ?? "", text: q.get("text") ?? "" };
 }
 
 /** The query of a filter; empty if it selects all. */
@@ -31,10 +33,24 @@ export function queryOf(f: Partial<Filter>): string {
   return q.toString();
 }
 
-/** Adds newer or older requests to a list. The newest are first, each is there once, and at most a number is kept. */
+/**
+ * Adds newer or older requests to a list. The newest are first, and each is there once. Above a number the oldest are
+ * left out, in whole parts.
+ */
 export function merge(list: readonly Request[], more: readonly Request[], most: number): Request[] {
-  const all = new Map([...list, ...more].map((r) => [r.id, r]));
-  return [...all.values()].sort((a, b) => b.id - a.id).slice(0, most);
+  const all = [...new Map([...list, ...more].map((r) => [r.id, r])).values()].sort((a, b) => b.id - a.id);
+  const above = Math.max(0, all.length - most);
+  return all.slice(0, all.length - Math.floor(above / partSize) * partSize);
+}
+
+export const partSize = 50;
+
+/** Splits a list into parts of partSize. The first one is the smaller one, so that the others stay when a list grows. */
+export function parts<T>(list: readonly T[]): T[][] {
+  const first = list.length % partSize;
+  const out = first > 0 ? [list.slice(0, first)] : [];
+  for (let i = first; i < list.length; i += partSize) out.push(list.slice(i, i + partSize));
+  return out;
 }
 
 /** Explains in sentences where the time of a request went. */
