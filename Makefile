@@ -35,7 +35,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop package test-package setup-nfpm loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop package test-package setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -47,6 +47,7 @@ help:
 	@echo "  make build     build/bin/nereid, one self-contained file"
 	@echo "  make desktop   build/bin/nereid-desktop, the same with the window"
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
+	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
 	@echo "Generated files:"
@@ -66,6 +67,7 @@ help:
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
 	@echo "  make test-package   install the packages into a clean Debian and use them; as root (300 MB, once)"
+	@echo "  make test-image     start the container image with crun, as Triton's is started; as root"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---
@@ -155,6 +157,21 @@ package: build desktop setup-nfpm
 	for name in nereid nereid-desktop; do \
 	  go run ./build/tools/package -name $$name -program build/bin/$$name -generator build/bin/nereid -version "$(VERSION)"; \
 	done
+
+# What the program needs of Debian, with Python for Python models; the user, the folder of the models, and no package lists.
+IMAGE_BASE := $(CACHE)/image-base.tar
+$(IMAGE_BASE):
+	build/setup/system.sh image
+	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=minbase --include=libstdc++6,python3,python3-numpy,ca-certificates \
+	  --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+	  --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+	  --customize-hook='chroot "$$1" useradd --uid 1000 --user-group --home-dir /var/lib/nereid --create-home --skel /nonexistent --shell /usr/sbin/nologin triton-server' \
+	  --customize-hook='mkdir "$$1/models" && rm -rf "$$1"/etc/apt/sources.list*' --skip=output/dev bookworm $@
+image: package $(IMAGE_BASE)
+	rm -rf build/bin/image; cd build/image && go run . -epoch "$$(git log -1 --format=%ct)" -version "$(VERSION)" -base $(abspath $(IMAGE_BASE)) \
+	  -program $(CURDIR)/build/bin/packages/nereid-[0-9]*.tar.gz -out $(CURDIR)/build/bin/image
+test-image: image setup-python
+	IMAGE=build/bin/image unshare --net --mount $(PY) -m pytest build/conformance/image.py -q -rP
 
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen

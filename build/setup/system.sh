@@ -3,6 +3,7 @@
 #   test     the programs that the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
 #   desktop  the libraries of the desktop window
 #   package  the programs that make test-package starts
+#   image    the programs that make image and make test-image start
 # As root it installs missing packages. Otherwise it prints the command to run and exits with status 1.
 set -euo pipefail
 
@@ -34,7 +35,11 @@ for group in "$@"; do
       need_command rpm rpm
       need_command man man-db
       ;;
-    *) echo "system.sh: unknown group '$group', want test, desktop or package" >&2; exit 2 ;;
+    image)
+      need_command mmdebstrap mmdebstrap
+      need_command crun crun
+      ;;
+    *) echo "system.sh: unknown group '$group', want test, desktop, package or image" >&2; exit 2 ;;
   esac
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

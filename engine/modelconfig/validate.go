@@ -143,7 +143,8 @@ func (c *checker) backend() {
 	case cfg.Backend != "" && cfg.Platform != "" && !slices.Contains(platformsOf(cfg.Backend), cfg.Platform):
 		c.err("platform", "leave the platform out",
 			"unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
-	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend) && !hasLibrary(cfg, c.o.Files):
+	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend) &&
+		!hasLibrary(cfg, c.o.Files):
 		c.unavailable(cfg.Backend)
 	}
 }
