@@ -62,8 +62,8 @@ def server(tmp_path_factory):
         headers = {"X-Nereid": "1"}
         made = s.request("POST", "/api/access/tokens", json.dumps({"name": "phone", "scopes": ["infer"]}), headers, ui)
         s.made = made.json["token"]
-        answer = s.request("PUT", "/api/webhook", json.dumps({"url": "http://127.0.0.1:9/SECRET-path", "secret": "SECRET-hook"}),
-                           headers, ui)
+        hook = {"url": "http://127.0.0.1:9/SECRET-path", "secret": "SECRET-hook"}
+        answer = s.request("PUT", "/api/webhook", json.dumps(hook), headers, ui)
         assert answer.status == 200, answer.body
         yield s
 
