@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/store"
 )
@@ -58,6 +59,26 @@ func TestTokenIsChecked(t *testing.T) {
 	}
 	if open(t, Options{Always: true}).Check(Request{Needs: Any}) == nil {
 		t.Error("a server that others can reach passes everybody while it has no token")
+	}
+}
+
+// A token that passes was used; one that is refused was not. A change of the other tokens keeps the time.
+func TestLastUseOfATokenIsShown(t *testing.T) {
+	tokens := open(t, Options{})
+	_, used := create(t, tokens, "used", Infer)
+	_, refused := create(t, tokens, "refused", Infer)
+	before := time.Now().Truncate(time.Second).UnixMicro()
+	if err := tokens.Check(Request{Authorization: used, Needs: Infer}); err != nil {
+		t.Fatal(err)
+	}
+	if tokens.Check(Request{Authorization: refused, Needs: Admin}) == nil {
+		t.Fatal("a token for inference opens the GUI")
+	}
+	create(t, tokens, "another", Infer)
+	for _, k := range tokens.List() {
+		if k.Name == "used" && k.UsedUS < before || k.Name != "used" && k.UsedUS != 0 {
+			t.Errorf("%s was used at %d, and the test began at %d", k.Name, k.UsedUS, before)
+		}
 	}
 }
 

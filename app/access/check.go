@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -43,12 +44,27 @@ type Request struct {
 	Needs Scope
 }
 
-// table is an immutable state of a guard.
+// grant is what one token opens, and when it last did.
+type grant struct {
+	scope Scope
+	used  *atomic.Int64 // the second since 1970; 0: not yet. It outlives its table
+}
+
+func newGrant(s Scope) grant { return grant{s, new(atomic.Int64)} }
+
+// note notes a use. It writes once a second, so that requests on several cores do not wait for each other.
+func (g grant) note() {
+	if now := time.Now().Unix(); g.used.Load() != now {
+		g.used.Store(now)
+	}
+}
+
+// table is a state of a guard. Only the times of use in it change.
 type table struct {
-	scopes     map[hash]Scope
+	grants     map[hash]grant
 	required   bool     // a request needs a token
 	allowLocal bool     // but not a request from this machine
-	unknown    *Refusal // for a token that is not in scopes
+	unknown    *Refusal // for a token that is not in grants
 }
 
 // guard holds the table with which requests are checked.
@@ -74,13 +90,14 @@ func (g *guard) CheckToken(authorization string, needs Scope) error {
 }
 
 func (t *table) check(authorization string, needs Scope) error {
-	scope := t.scopes[sum(withoutBearer(authorization))]
+	g, ok := t.grants[sum(withoutBearer(authorization))]
 	switch {
-	case scope == 0:
+	case !ok:
 		return t.unknown
-	case scope&(needs|Admin) == 0:
+	case g.scope&(needs|Admin) == 0:
 		return outOfScope[needs&-needs]
 	}
+	g.note()
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -25,6 +26,9 @@ type Token struct {
 	Name      string
 	Scope     Scope
 	CreatedUS int64 // microseconds since 1970
+	// UsedUS is the second, in microseconds since 1970, in which the token last opened something; 0: not since the
+	// start of this server.
+	UsedUS int64
 }
 
 // prefix distinguishes our tokens from other secrets, for people and for scanners of leaked secrets.
@@ -64,7 +68,7 @@ type Tokens struct {
 
 	mu         sync.Mutex // guards the following; Check reads guard.table without it
 	known      []knownToken
-	extra      map[hash]Scope // the token of the environment and the internal one
+	extra      map[hash]grant // the token of the environment and the internal one
 	always     bool
 	allowLocal bool
 }
@@ -72,6 +76,7 @@ type Tokens struct {
 type knownToken struct {
 	Token
 	hash hash // zero: the token opens nothing
+	used *atomic.Int64
 }
 
 // New returns the tokens of a data folder. If they cannot be read, New succeeds: then no token but that of the
@@ -83,14 +88,14 @@ func New(ctx context.Context, o Options) *Tokens {
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
-	t.extra = map[hash]Scope{sum(t.internal): Infer}
+	t.extra = map[hash]grant{sum(t.internal): newGrant(Infer)}
 	if t.env {
-		t.extra[sum(o.Environment)] = Any
+		t.extra[sum(o.Environment)] = newGrant(Any)
 	}
 	var stored []store.Token
 	stored, t.unread = t.read(ctx, o.StoreError)
 	for _, s := range stored {
-		k := knownToken{Token: Token{ID: s.ID, Name: s.Name, CreatedUS: s.CreatedUS}}
+		k := knownToken{Token: Token{ID: s.ID, Name: s.Name, CreatedUS: s.CreatedUS}, used: new(atomic.Int64)}
 		scope, err := ParseScopes(s.Scopes)
 		if err != nil || len(s.Hash) != len(hash{}) {
 			t.log.Warn("a stored token is malformed and opens nothing; revoke it", "id", s.ID, "name", s.Name)
@@ -187,6 +192,7 @@ func (t *Tokens) List() []Token {
 	out := make([]Token, len(t.known))
 	for i, k := range t.known {
 		out[i] = k.Token
+		out[i].UsedUS = k.used.Load() * 1_000_000
 	}
 	return out
 }
@@ -213,8 +219,8 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 			ErrName, name)
 	}
 	text := prefix + rand.Text() + rand.Text()[:6]
-	made := Token{strings.ToLower(rand.Text()[:8]), name, scope, time.Now().UnixMicro()}
-	if err := t.keep(ctx, append(slices.Clip(t.known), knownToken{made, sum(text)})); err != nil {
+	made := Token{ID: strings.ToLower(rand.Text()[:8]), Name: name, Scope: scope, CreatedUS: time.Now().UnixMicro()}
+	if err := t.keep(ctx, append(slices.Clip(t.known), knownToken{made, sum(text), new(atomic.Int64)})); err != nil {
 		return Token{}, "", err
 	}
 	t.log.Info("an access token was made", "id", made.ID, "name", name, "scopes", scope.String())
@@ -263,14 +269,14 @@ func (t *Tokens) keep(ctx context.Context, tokens []knownToken) error {
 
 // update replaces guard.table by the present tokens and settings. mu is held, except in New.
 func (t *Tokens) update() {
-	next := &table{scopes: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env,
+	next := &table{grants: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env,
 		unknown: missing}
 	if t.unread != nil {
 		next.unknown = unreadable
 	}
 	for _, k := range t.known {
 		if k.hash != (hash{}) {
-			next.scopes[k.hash] = k.Scope
+			next.grants[k.hash] = grant{k.Scope, k.used}
 		}
 	}
 	t.table.Store(next)

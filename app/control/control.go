@@ -109,12 +109,13 @@ type Token struct {
 	Name      string `json:"name"`
 	Scopes    string `json:"scopes"`
 	CreatedUS int64  `json:"createdUs,omitempty"` // Unix time in microseconds
+	UsedUS    int64  `json:"usedUs,omitempty"`    // the last use; 0: not since the start of the server
 	// Token is its text, which only the response to its creation has.
 	Token string `json:"token,omitempty"`
 }
 
 func tokenOf(t access.Token) Token {
-	return Token{ID: t.ID, Name: t.Name, Scopes: t.Scope.String(), CreatedUS: t.CreatedUS}
+	return Token{ID: t.ID, Name: t.Name, Scopes: t.Scope.String(), CreatedUS: t.CreatedUS, UsedUS: t.UsedUS}
 }
 
 // NewServer returns a server that creates, lists and revokes tokens, stores revisions of configurations, makes links to

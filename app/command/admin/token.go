@@ -94,9 +94,14 @@ func printTokens(c *control.Client, asJSON bool, out io.Writer) error {
 		return printJSON(out, list)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tNAME\tSCOPES\tCREATED")
+	fmt.Fprintln(w, "ID\tNAME\tSCOPES\tCREATED\tLAST USED SINCE THE START")
 	for _, t := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Scopes, time.UnixMicro(t.CreatedUS).Format(time.DateTime))
+		used := "-"
+		if t.UsedUS > 0 {
+			used = time.UnixMicro(t.UsedUS).Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Scopes,
+			time.UnixMicro(t.CreatedUS).Format(time.DateTime), used)
 	}
 	return w.Flush()
 }

@@ -23,6 +23,8 @@ type AccessToken struct {
 	// Scopes are infer, control and admin.
 	Scopes    List[string] `json:"scopes"`
 	CreatedMs int64        `json:"createdMs"`
+	// UsedMs is the second of the last use; 0: not since the start of this server.
+	UsedMs int64 `json:"usedMs"`
 }
 
 // NewToken makes a token.

@@ -39,7 +39,8 @@ func (a *Access) State(*http.Request) (out api.Access, err error) {
 	out = api.Access{Asked: a.Tokens.Required(), Environment: a.Tokens.Environment(), Network: a.Network.State()}
 	for _, t := range a.Tokens.List() {
 		out.Tokens = append(out.Tokens,
-			api.AccessToken{ID: t.ID, Name: t.Name, Scopes: t.Scope.Names(), CreatedMs: t.CreatedUS / 1000})
+			api.AccessToken{ID: t.ID, Name: t.Name, Scopes: t.Scope.Names(), CreatedMs: t.CreatedUS / 1000,
+				UsedMs: t.UsedUS / 1000})
 	}
 	return out, nil
 }

@@ -23,6 +23,8 @@ export interface AccessToken {
   /** Scopes are infer, control and admin. */
   scopes: string[];
   createdMs: number;
+  /** UsedMs is the second of the last use; 0: not since the start of this server. */
+  usedMs: number;
 }
 
 /** NewToken makes a token. */

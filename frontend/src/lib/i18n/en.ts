@@ -27,6 +27,8 @@ export const en = {
   "token.name": "Name",
   "token.scopes": "Scopes",
   "token.created": "Created",
+  "token.used": "Last used",
+  "token.unused": "not since the start of the server",
   "token.revoke": "Revoke",
   "token.revokeWhat": "Revoke {name}",
   "token.revokeHelp": "It stops working at once, also on open connections. This cannot be undone.",

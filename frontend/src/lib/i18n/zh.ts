@@ -29,6 +29,8 @@ export const zh: Record<keyof typeof en, string> = {
   "token.name": "名称",
   "token.scopes": "作用域",
   "token.created": "创建时间",
+  "token.used": "上次使用",
+  "token.unused": "服务器启动以来未使用",
   "token.revoke": "吊销",
   "token.revokeWhat": "吊销 {name}",
   "token.revokeHelp": "立即生效，已建立的连接也会被拒绝。此操作无法撤销。",
