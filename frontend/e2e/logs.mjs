@@ -46,11 +46,22 @@ output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
   await report.step("the log is filtered by level and text", async () => {
     put(broken, { "config.pbtxt": 'platfrom: "onnxruntime_onnx"\n' });
     await page.goto(`${base}/#/logs`);
+    // A question for new lines is under way when the filter changes, and is answered after that.
+    let changed;
+    const change = new Promise((ok) => (changed = ok));
+    await page.route(/\/api\/logs\?/, async (route) => {
+      const url = route.request().url();
+      if (url.includes("level=error")) changed();
+      else if (/after=[1-9]/.test(url)) await change;
+      await route.continue().catch(() => undefined); // the page may have given it up
+    });
+    await page.waitForRequest(/\/api\/logs\?.*after=[1-9]/);
     await page.getByLabel("Level").selectOption("error");
     await page.getByLabel("Filter by text").fill(broken.toUpperCase());
     await lines.locator("li.error", { hasText: broken }).first().waitFor();
     const others = await eventually(() => lines.locator("li:not(.error)").count(), (n) => n === 0); // until the filter applies
     report.check(others === 0, "only errors are shown");
+    await page.unroute(/\/api\/logs\?/);
     await page.getByLabel("Filter by text").fill(`nothing has ${id}`);
     await lines.getByText("No line matches.").waitFor();
     await page.getByLabel("Filter by text").fill("");
