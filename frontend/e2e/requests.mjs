@@ -147,13 +147,15 @@ export async function requests({ base, page, report }) {
     for (let sent = 0; sent < many; sent += 50) await Promise.all(Array.from({ length: 50 }, (_, i) => good(`${mark}-many-${sent + i}`)));
     await page.goto(`${base}/#/requests?text=${mark}-many`);
     await row(`${mark}-many`).waitFor();
-    await page.getByRole("button", { name: "Older requests" }).press("Enter"); // the button moves while rows come
-    await eventually(() => table.getAttribute("aria-rowcount"), (n) => Number(n) > 1000);
+    const older = page.getByRole("button", { name: "Older requests" });
     const rows = () => table.locator("tr.one").count();
-    report.check((await rows()) < 300, `${await rows()} rows are in the page`);
-    await page.getByRole("button", { name: "Older requests" }).press("Enter"); // the button moves while rows come
-    const listed = await eventually(() => table.getAttribute("aria-rowcount"), (n) => Number(n) === many + 1);
+    // The page may read the list again, from its beginning: then older ones are asked for again. By keyboard, because the button moves.
+    const listed = await eventually(async () => {
+      if (await older.isEnabled({ timeout: 100 }).catch(() => false)) await older.press("Enter");
+      return table.getAttribute("aria-rowcount");
+    }, (n) => Number(n) === many + 1);
     report.check(Number(listed) === many + 1, `${listed} rows with the heading are listed`);
+    report.check((await rows()) < 300, `${await rows()} rows are in the page`);
     const end = table.locator(`tr[aria-rowindex="${many + 1}"]`);
     // The list gets longer on the way: the height of rows that were not in the page yet is a guess.
     await eventually(async () => (await page.locator("main").evaluate((el) => el.scrollTo(0, el.scrollHeight)), end.isVisible()), (seen) => seen);
