@@ -11,6 +11,7 @@ import (
 	"nereid/app/access"
 	"nereid/app/datadir"
 	"nereid/app/inspect"
+	"nereid/app/options"
 	"nereid/engine"
 	"nereid/engine/repo"
 	"nereid/engine/repo/cloud"
@@ -66,13 +67,14 @@ func (s *server) openAccess(ctx context.Context) error {
 	if err := s.tokens.Unread(); err != nil {
 		s.warn(fmt.Sprintf("the access tokens cannot be read, so all requests that need one are refused: %v", err))
 	}
-	if err := s.c.CheckAccess(s.tokens.Exist()); err != nil {
+	has := options.Tokens{Any: s.tokens.Exist(), Admin: s.tokens.HasAdmin()}
+	if err := s.c.CheckAccess(has); err != nil {
 		return err
 	}
 	s.fronts = &fronts{c: s.c, log: s.log, tokens: s.tokens, tasks: &s.tasks}
 	s.network = newNetwork(ctx, s)
 	for _, e := range s.c.Listen.All() {
-		if e.Reachable() && !s.tokens.Required() {
+		if e.Reachable() && e != &s.c.Listen.UI && !s.tokens.Required() {
 			s.warn("the " + e.Title + " listens on " + e.Address + " without a token: everybody who can reach this " +
 				"machine can use its models")
 		}

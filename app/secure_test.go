@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -190,5 +191,50 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	f := &fronts{c: c, log: slog.New(slog.DiscardHandler)}
 	if err := f.openTLS(); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("openTLS = %v", err)
+	}
+}
+
+// H15: the GUI on an address of the network lets in who has an admin token, and no program of this machine without one.
+func TestH15_TheGUIOnTheNetworkNeedsAToken(t *testing.T) {
+	addresses := reachableAddresses()
+	if len(addresses) == 0 {
+		t.Skip("this machine has no address but loopback")
+	}
+	cert, key, _ := certstest.NewAuthority(t).Write(t, t.TempDir(), certstest.Leaf{})
+	r := runServer(t, "secret", "--ui-address=0.0.0.0", "--ui-use-ssl=1", "--http-server-cert="+cert,
+		"--http-server-key="+key)
+	_, port, err := net.SplitHostPort(r.at("ui"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := net.JoinHostPort(addresses[0].String(), port)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	for _, tt := range []struct {
+		name, path, host, token string
+		want                    int
+	}{
+		{"the page", "/", at, "", http.StatusOK},
+		{"no token", "/api/server", at, "", http.StatusUnauthorized},
+		{"a wrong token", "/api/server", at, "guessed", http.StatusUnauthorized},
+		{"the token", "/api/server", at, "secret", http.StatusOK},
+		{"a name that is not allowed", "/api/server", "evil.example", "secret", http.StatusMisdirectedRequest},
+		{"an address of another machine", "/api/server", "192.0.2.77", "secret", http.StatusMisdirectedRequest},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+at+tt.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if req.Host = tt.host; tt.token != "" {
+			req.Header.Set("Authorization", tt.token)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.want {
+			t.Errorf("%s: %s, want %d", tt.name, resp.Status, tt.want)
+		}
 	}
 }

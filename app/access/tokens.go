@@ -168,6 +168,13 @@ func (t *Tokens) Exist() bool {
 
 func (t *Tokens) exist() bool { return t.env || len(t.known) > 0 || t.unread != nil }
 
+// HasAdmin reports whether a token of the data folder has the scope admin. Tokens that cannot be read count as such.
+func (t *Tokens) HasAdmin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unread != nil || slices.ContainsFunc(t.known, func(k knownToken) bool { return k.Scope&Admin != 0 })
+}
+
 // RequireAlways sets whether requests need a token even if there is none; see Options.Always.
 func (t *Tokens) RequireAlways(on bool) {
 	t.mu.Lock()

@@ -23,8 +23,8 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self' '
 
 // guard passes on only requests from the console's own page or from a program:
 //
-//   - The Host header must be a loopback name or an allowed one. This refuses a site whose name points at 127.0.0.1
-//     (DNS rebinding).
+//   - The Host header must be a loopback name, the address that was connected to, or an allowed name. This refuses a
+//     site whose name points at this machine (DNS rebinding).
 //   - An Origin header must be the console's own or, if there is a window, the window's.
 //   - Browsers say with Sec-Fetch-Site where a request comes from. Another site may only open the page.
 //   - A request that changes something must have the header X-Nereid. A browser sends it for another site only after
@@ -47,7 +47,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Vary", "Origin, Accept-Encoding")
-	if !g.hostAllowed(r.Host) {
+	if !g.hostAllowed(r) {
 		rest.Write(w, http.StatusMisdirectedRequest,
 			api.Error{Code: api.CodeForbidden, Error: "this server is not called " +
 				rest.Quote(r.Host) + "; open it as 127.0.0.1 or localhost, or allow the name with --allowed-hosts"})
@@ -95,14 +95,17 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, format string, ar
 	rest.WriteError(w, r, rest.Errorf(api.CodeForbidden, format, args...), g.log)
 }
 
-// hostAllowed reports whether a Host header is allowed, with any port.
-func (g *guard) hostAllowed(host string) bool {
-	name := hostName(host)
+// hostAllowed reports whether a request's Host header is allowed, with any port.
+func (g *guard) hostAllowed(r *http.Request) bool {
+	name := hostName(r.Host)
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") && slices.Contains(g.allowedHosts, name) {
 		return true
 	}
-	if ip := net.ParseIP(name); ip != nil && ip.IsLoopback() {
-		return true
+	if ip := net.ParseIP(name); ip != nil {
+		at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if ip.IsLoopback() || ok && ip.Equal(at.IP) {
+			return true
+		}
 	}
 	return slices.ContainsFunc(g.allowedHosts, func(h string) bool { return strings.EqualFold(h, name) })
 }

@@ -5,18 +5,31 @@ import (
 	"fmt"
 )
 
+// Tokens says which tokens a data folder has.
+type Tokens struct {
+	Any   bool
+	Admin bool // one of them has the scope admin
+}
+
 // CheckAccess refuses addresses that other machines can reach when nothing guards them: there is no token in the
-// environment, and none in the store (tokens).
-func (c *Config) CheckAccess(tokens bool) error {
+// environment, and none of the kind that is needed in the data folder. The GUI also needs TLS, because its users type
+// a token that opens everything.
+func (c *Config) CheckAccess(has Tokens) error {
+	if c.Access.Token != "" {
+		has = Tokens{Any: true, Admin: true}
+	}
 	var errs []error
 	for _, e := range c.Listen.All() {
 		switch {
 		case !e.Reachable():
 		case e == &c.Listen.UI:
-			errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and the GUI answers "+
-				"on this machine only; use 127.0.0.1 and a tunnel such as ssh -L %d:127.0.0.1:%d", e.Address, e.Port,
-				e.Port))
-		case c.Access.Token == "" && !tokens && !c.Access.AllowAnonymous:
+			if !e.TLS || !has.Admin {
+				errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and there the GUI "+
+					"needs TLS (--ui-use-ssl=true, --http-server-cert and --http-server-key) and a token with the scope "+
+					"admin (nereid token create --name=me --scope=admin); or use 127.0.0.1 and a tunnel such as "+
+					"ssh -L %d:127.0.0.1:%d", e.Address, e.Port, e.Port))
+			}
+		case !has.Any && !c.Access.AllowAnonymous:
 			name := e.Name
 			if e == &c.Listen.SageMaker || e == &c.Listen.VertexAI {
 				name = c.Listen.HTTP.Name

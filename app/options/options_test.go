@@ -568,16 +568,42 @@ func TestH7_AddressesOpenToTheNetworkNeedATokenOrConsent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.CheckAccess(tt.stored)
+			err = c.CheckAccess(Tokens{Any: tt.stored})
 			if (err == nil) != tt.passes || err != nil && (!strings.Contains(err.Error(), "--allow-anonymous") ||
 				!strings.Contains(err.Error(), "nereid token create")) {
 				t.Errorf("%q, %s: %v, want pass %v", args, tt.name, err, tt.passes)
 			}
 		}
 	}
-	c, err := Load(false, []string{"--ui-address=0.0.0.0", "--allow-anonymous", "--data-dir=x"}, none)
-	if err != nil || c.CheckAccess(false) == nil {
-		t.Errorf("%v; the console may listen on all addresses without a token", err)
+}
+
+func TestH7_TheGUIOnTheNetworkNeedsTLSAndAnAdminToken(t *testing.T) {
+	env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
+	for _, tt := range []struct {
+		name   string
+		more   []string
+		lookup func(string) (string, bool)
+		has    Tokens
+		passes bool
+	}{
+		{name: "nothing", lookup: none},
+		{name: "--allow-anonymous", more: []string{"--allow-anonymous", "--ui-use-ssl=1"}, lookup: none},
+		{name: "TLS only", more: []string{"--ui-use-ssl=1"}, lookup: none},
+		{name: "a token without the scope admin", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true}},
+		{name: "a token without TLS", lookup: none, has: Tokens{Any: true, Admin: true}},
+		{name: "NEREID_TOKEN without TLS", lookup: env},
+		{name: "both", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true, Admin: true}, passes: true},
+		{name: "NEREID_TOKEN and TLS", more: []string{"--ui-use-ssl=1"}, lookup: env, passes: true},
+	} {
+		args := append([]string{"--ui-address=0.0.0.0", "--http-server-cert=c", "--http-server-key=k", "--data-dir=x"},
+			tt.more...)
+		c, err := Load(false, args, tt.lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CheckAccess(tt.has); (err == nil) != tt.passes {
+			t.Errorf("%s: %v, want pass %v", tt.name, err, tt.passes)
+		}
 	}
 }
 

@@ -317,7 +317,9 @@ func (c *Config) ownOptions() []option {
 			"A YAML file of options, such as http-port: 8000. A variable or an option of the command line has "+
 				"precedence. nereid config show prints the result. Default: NEREID_CONFIG, else none.", text(&c.file)),
 		opt("allow-ui", "boolean", "Serves the GUI. Default: true.", boolean(&at.On)),
-		opt("ui-address", "address", "A loopback address. Default: 127.0.0.1.", text(&at.Address)),
+		opt("ui-address", "address",
+			"An address that other machines reach needs --ui-use-ssl=true and a token with the scope admin. Default: "+
+				"127.0.0.1.", text(&at.Address)),
 		opt("ui-port", "port", "Default: 8003, or a free one if 8003 is in use. 0 takes a free one.", port(&at.Port)),
 		opt("open", "", "Opens the GUI in the browser.", flag(&c.OpenBrowser)),
 		opt("history", "boolean",
