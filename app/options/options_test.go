@@ -589,10 +589,11 @@ func TestH7_TheGUIOnTheNetworkNeedsTLSAndAnAdminToken(t *testing.T) {
 		{name: "nothing", lookup: none},
 		{name: "--allow-anonymous", more: []string{"--allow-anonymous", "--ui-use-ssl=1"}, lookup: none},
 		{name: "TLS only", more: []string{"--ui-use-ssl=1"}, lookup: none},
-		{name: "a token without the scope admin", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true}},
+		{name: "a token without admin", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true}},
 		{name: "a token without TLS", lookup: none, has: Tokens{Any: true, Admin: true}},
 		{name: "NEREID_TOKEN without TLS", lookup: env},
-		{name: "both", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true, Admin: true}, passes: true},
+		{name: "both", more: []string{"--ui-use-ssl=1"}, lookup: none, has: Tokens{Any: true, Admin: true},
+			passes: true},
 		{name: "NEREID_TOKEN and TLS", more: []string{"--ui-use-ssl=1"}, lookup: env, passes: true},
 	} {
 		args := append([]string{"--ui-address=0.0.0.0", "--http-server-cert=c", "--http-server-key=k", "--data-dir=x"},
