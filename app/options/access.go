@@ -24,9 +24,9 @@ func (c *Config) CheckAccess(has Tokens) error {
 		case !e.Reachable():
 		case e == &c.Listen.UI:
 			if !e.TLS || !has.Admin {
-				errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and there the GUI "+
-					"needs TLS (--ui-use-ssl=true, --http-server-cert and --http-server-key) and a token with the scope "+
-					"admin (nereid token create --name=me --scope=admin); or use 127.0.0.1 and a tunnel such as "+
+				errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and there the "+
+					"GUI needs TLS (--ui-use-ssl=true, --http-server-cert and --http-server-key) and a token with the "+
+					"scope admin (nereid token create --name=me --scope=admin); or use 127.0.0.1 and a tunnel such as "+
 					"ssh -L %d:127.0.0.1:%d", e.Address, e.Port, e.Port))
 			}
 		case !has.Any && !c.Access.AllowAnonymous:
