@@ -34,7 +34,8 @@ type network struct {
 	store      *store.Store
 	candidates func() []netip.Addr // this machine's addresses that others can reach
 
-	mu       sync.Mutex // guards the rest
+	changed  chan struct{} // sends when the choice has changed
+	mu       sync.Mutex    // guards the rest
 	choice   networkChoice
 	open     map[string]*listen.Tracking // by service and address
 	problems []string
@@ -45,7 +46,8 @@ var networkServices = []string{"http", "grpc", "metrics"}
 
 // newNetwork reads the stored choice. run applies it.
 func newNetwork(ctx context.Context, s *server) *network {
-	n := &network{f: s.fronts, store: s.store, candidates: reachableAddresses, open: map[string]*listen.Tracking{}}
+	n := &network{f: s.fronts, store: s.store, candidates: reachableAddresses, changed: make(chan struct{}, 1),
+		open: map[string]*listen.Tracking{}}
 	raw, err := s.store.Setting(ctx, networkSetting)
 	if err == nil {
 		err = json.Unmarshal(raw, &n.choice)
@@ -79,6 +81,10 @@ func (n *network) run(ctx context.Context) error {
 	for {
 		n.mu.Lock()
 		n.apply()
+		again := tick.C
+		if !n.choice.Open || n.fixed() {
+			again = nil // an idle server does not wake up for this
+		}
 		n.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -87,7 +93,8 @@ func (n *network) run(ctx context.Context) error {
 			n.choice.Open = false
 			n.apply()
 			return nil
-		case <-tick.C:
+		case <-again:
+		case <-n.changed:
 		}
 	}
 }
@@ -173,6 +180,10 @@ func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 	n.choice = choice
 	n.setTokens() // before a listener opens
 	n.apply()
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
 	return nil
 }
 

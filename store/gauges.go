@@ -3,8 +3,13 @@ package store
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"sync"
 	"time"
 )
+
+// gaugeDelay is how long gauges stay in memory at most, so that an idle server seldom writes to the disk.
+const gaugeDelay = 15 * time.Minute
 
 // Gauge is what a reading, such as the memory of a model, was in the minute that begins at StartUS.
 type Gauge struct {
@@ -14,8 +19,46 @@ type Gauge struct {
 	Mean, Most float64
 }
 
-// AddGauges stores gauges. Those of the same name, model and minute are replaced.
+// waitingGauges are those that are not written yet. writing is held while they are written; it is taken before mu.
+type waitingGauges struct {
+	writing sync.Mutex
+	mu      sync.Mutex
+	since   time.Time // when the first of them came; guarded by mu, as are they
+	gauges  []Gauge
+}
+
+// AddGauges stores gauges. Those of the same name, model and minute are replaced. They stay in memory until they are
+// read, the store is closed, or one of them is gaugeDelay old, so a crash loses up to that much.
 func (s *Store) AddGauges(ctx context.Context, gauges []Gauge) error {
+	if len(gauges) == 0 {
+		return nil
+	}
+	if s.closed() {
+		return ErrClosed
+	}
+	w := &s.gauges
+	w.mu.Lock()
+	if len(w.gauges) == 0 {
+		w.since = time.Now()
+	}
+	w.gauges = append(w.gauges, gauges...)
+	due := time.Since(w.since) >= gaugeDelay
+	w.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return s.writeGauges(ctx)
+}
+
+// writeGauges writes the gauges that wait. After an error they wait on, up to MaxPending of them.
+func (s *Store) writeGauges(ctx context.Context) error {
+	w := &s.gauges
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.mu.Lock()
+	gauges := w.gauges
+	w.gauges = nil
+	w.mu.Unlock()
 	if len(gauges) == 0 {
 		return nil
 	}
@@ -33,11 +76,19 @@ func (s *Store) AddGauges(ctx context.Context, gauges []Gauge) error {
 		}
 		return nil
 	})
+	if err != nil {
+		w.mu.Lock()
+		w.gauges = slices.Concat(gauges, w.gauges)
+		w.gauges = w.gauges[max(len(w.gauges)-s.opt.MaxPending, 0):]
+		w.since = time.Now()
+		w.mu.Unlock()
+	}
 	return about(err, "readings of the machine are not stored")
 }
 
 // Gauges returns the gauges of a name and model with FromUS <= start < ToUS, in order of time, at most 50,000.
 func (s *Store) Gauges(ctx context.Context, name, model string, fromUS, toUS int64) ([]Gauge, error) {
+	_ = s.writeGauges(ctx) // Health has the error; what was written before can be read
 	out, err := all(ctx, s.r, func(g *Gauge) []any { return []any{&g.Name, &g.Model, &g.StartUS, &g.Mean, &g.Most} },
 		`SELECT name, model, start_us, mean, most FROM gauge
 		WHERE name = ? AND model = ? AND start_us >= ? AND start_us < ? ORDER BY start_us LIMIT 50000`,
@@ -49,6 +100,7 @@ func (s *Store) Gauges(ctx context.Context, name, model string, fromUS, toUS int
 // They are in order of name and time. step is rounded up to whole minutes, and starts are multiples of it.
 func (s *Store) GaugeSteps(ctx context.Context, model string, fromUS, toUS int64, step time.Duration) ([]Gauge,
 	time.Duration, error) {
+	_ = s.writeGauges(ctx)
 	us := max(minute, (step.Microseconds()+minute-1)/minute*minute)
 	// The names are read by jumps in the primary key, because there are few of them in many rows.
 	out, err := all(ctx, s.r, func(g *Gauge) []any { return []any{&g.Name, &g.Model, &g.StartUS, &g.Mean, &g.Most} },

@@ -34,3 +34,61 @@ func TestGaugesAreKeptByNameModelAndMinute(t *testing.T) {
 		t.Errorf("of the model: %+v, %v", got, err)
 	}
 }
+
+func TestGaugesAreWrittenWhenTheyAreReadOldOrTheStoreIsClosed(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	begin := nowUS() / minute * minute
+	written := 0
+	for i, write := range []struct {
+		how   string
+		do    func() error
+		wrote bool
+	}{
+		{"new ones", func() error { return nil }, false},
+		{"a read", func() error { _, err := s.Gauges(t.Context(), "cpu", "", 0, 1); return err }, true},
+		{"a read of steps", func() error {
+			_, _, err := s.GaugeSteps(t.Context(), "", 0, 1, time.Minute)
+			return err
+		}, true},
+		{"new ones again", func() error { return nil }, false},
+		{"old ones", func() error {
+			s.gauges.since = s.gauges.since.Add(-gaugeDelay)
+			return s.AddGauges(t.Context(), []Gauge{{Name: "gpu0", StartUS: begin}})
+		}, true},
+		{"before the end", func() error { return nil }, false},
+	} {
+		if err := s.AddGauges(t.Context(), []Gauge{{Name: "cpu", StartUS: begin + int64(i)*minute}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := write.do(); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		err := s.r.QueryRowContext(t.Context(), "SELECT count(*) FROM gauge WHERE name = 'cpu'").Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if write.wrote {
+			written = i + 1
+		}
+		if n != written {
+			t.Errorf("%s: %d are written, want %d", write.how, n, written)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got, err := again.Gauges(t.Context(), "cpu", "", 0, begin+hour); len(got) != 6 || err != nil {
+		t.Errorf("after Close there are %d, %v; want 6", len(got), err)
+	}
+}

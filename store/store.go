@@ -79,6 +79,7 @@ type Store struct {
 	once     sync.Once
 
 	eventID atomic.Int64 // the last ID that was assigned
+	gauges  waitingGauges
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -143,9 +144,10 @@ func (s *Store) Health() Health {
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
+		err = s.writeGauges(context.Background())
 		close(s.stop)
 		<-s.done
-		err = s.r.Close()
+		err = errors.Join(err, s.r.Close())
 		if s.w != s.r {
 			err = errors.Join(s.w.Close(), err) // last: the last connection to close writes the WAL into the file
 		}

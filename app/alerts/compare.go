@@ -32,6 +32,7 @@ type comparison struct {
 	sinceUS int64 // when what served before was loaded; 0: not known
 	nextUS  int64 // when to look next
 	told    bool  // it has raised its alert
+	looks   int   // since the last request of the version
 	before  []served
 }
 

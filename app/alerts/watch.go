@@ -22,6 +22,8 @@ const (
 	queued = 64
 	// ended is how many alerts that have ended are kept for lists. The history has all of them.
 	ended = 50
+	// looks is how often a version without new requests is compared: its last ones are stored with a delay.
+	looks = 2
 	// baselineAge is after how long a baseline is computed again.
 	baselineAge = time.Hour
 )
@@ -175,6 +177,9 @@ func (w *Watch) second(ctx context.Context, s history.Second) {
 		p := s.Samples[i]
 		k := key{p.Model, p.Version}
 		loaded[k] = true
+		if c := w.comparisons[k]; c != nil && p.Requests > 0 {
+			c.looks = 0
+		}
 		v := w.version(k)
 		v.add(second{startUS: s.StartUS, sample: p, pending: s.Pending[i]})
 		if m, ok := memory[p.Model]; ok {
@@ -186,7 +191,8 @@ func (w *Watch) second(ctx context.Context, s history.Second) {
 		switch {
 		case c.told || !loaded[k] && w.nowUS > c.startUS+window.Microseconds() || c.over(w.nowUS):
 			delete(w.comparisons, k)
-		case w.nowUS >= c.nextUS && loaded[k]:
+		case w.nowUS >= c.nextUS && loaded[k] && c.looks < looks:
+			c.looks++
 			c.schedule(w.nowUS)
 			w.compare(ctx, k, c)
 		}

@@ -359,3 +359,17 @@ func TestADismissedAlertStaysAway(t *testing.T) {
 		}
 	})
 }
+
+func TestAnIdleVersionIsComparedAgainWhenItHasRequests(t *testing.T) {
+	run(t, func(r *rig) {
+		r.load(1)
+		r.serve(100, 20, 0, always(10*time.Millisecond))
+		r.load(2)
+		r.serve(30*60, 0, 0, nil)
+		if next := r.watch.comparisons[key{"m", 2}].nextUS; next > time.Now().Add(-20*time.Minute).UnixMicro() {
+			t.Error("a version without requests was looked at in the last 20 minutes")
+		}
+		r.serve(150, 20, 0, always(20*time.Millisecond))
+		r.want("twice as slow", Version)
+	})
+}

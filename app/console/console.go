@@ -219,6 +219,7 @@ func (c *Console) watch(ctx context.Context) {
 	defer second.Stop()
 	machineTick := time.NewTicker(2 * time.Second)
 	defer machineTick.Stop()
+	ticking := true // false without readers, so that an idle server does not wake up
 	minute := time.NewTicker(time.Minute)
 	defer minute.Stop()
 	for {
@@ -231,8 +232,18 @@ func (c *Console) watch(ctx context.Context) {
 			if c.streams.Wanted("machine") {
 				c.streams.Publish("machine", c.monitor.Read())
 			}
+		case <-c.streams.Joined():
+			if !ticking {
+				second.Reset(time.Second)
+				machineTick.Reset(2 * time.Second)
+				ticking = true
+			}
 		case <-second.C:
 			c.watcher.Publish()
+			if ticking = !c.streams.Empty(); !ticking {
+				second.Stop()
+				machineTick.Stop()
+			}
 		case <-c.catalog.Changes():
 			c.watcher.Note()
 			c.watcher.Publish()

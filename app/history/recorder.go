@@ -36,8 +36,9 @@ type Listener struct {
 }
 
 const (
-	// spanEvery is how often the spans of loaded versions are stored. A crash shortens a span by up to that much.
-	spanEvery = 15 * time.Second
+	// spanEvery is how often the spans of loaded versions are stored while there are requests or loads, and
+	// idleSpanEvery while there are none: each time writes to the disk. A crash shortens a span by up to that much.
+	spanEvery, idleSpanEvery = 15 * time.Second, 15 * time.Minute
 	// recentSeconds is how far Recent goes back.
 	recentSeconds = 60
 )
@@ -46,8 +47,9 @@ const (
 type Recorder struct {
 	sink Sink
 
-	prev, next []stats.Snapshot // used by Run's goroutine only, as is dropped
+	prev, next []stats.Snapshot // used by Run's goroutine only, as are the following
 	dropped    uint64
+	active     bool // there was a request or a load since the spans were stored
 
 	mu        sync.Mutex // guards the following; not held while listeners or the sink are called
 	source    Source
@@ -123,10 +125,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		now := time.Now()
 		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that has just ended
-		if now.Sub(lastSpans) >= spanEvery {
+		if age := now.Sub(lastSpans); age >= idleSpanEvery || age >= spanEvery && r.active {
 			r.recordSpans(gone)
 			r.reportDropped()
-			lastSpans = now
+			lastSpans, r.active = now, false
 		} else if len(gone) > 0 {
 			r.sink.RecordSpans(gone)
 		}
@@ -169,6 +171,7 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 	r.mu.Lock()
 	gone = r.update(sec)
 	r.mu.Unlock()
+	r.active = r.active || len(busy) > 0
 	r.sink.RecordSamples(busy)
 	for _, l := range r.listening() {
 		if l.Second != nil {
@@ -196,6 +199,7 @@ func (r *Recorder) update(sec Second) (gone []store.Span) {
 			v = nil
 		}
 		if v == nil {
+			r.active = true
 			v = &version{epoch: r.next[i].Epoch, fromUS: sec.StartUS}
 			r.versions[k] = v
 		}

@@ -204,3 +204,35 @@ func TestBucketLayoutsAreTheSame(t *testing.T) {
 		}
 	}
 }
+
+func TestSpansOfIdleVersionsAreSeldomStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, sink := &fakeSource{}, &fakeSink{}
+		src.set(snapshot("a", 1, 1, 0))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- New(src, sink).Run(ctx) }()
+		pass := func(d time.Duration) (stored int, last int64) {
+			before := len(sink.spans)
+			time.Sleep(d)
+			synctest.Wait()
+			return len(sink.spans) - before, sink.spans[len(sink.spans)-1].ToUS
+		}
+		if n, _ := pass(spanEvery + 2*time.Second); n != 1 {
+			t.Errorf("after a load, spans are stored %d times in %v, want once", n, spanEvery)
+		}
+		if n, _ := pass(time.Hour); n == 0 || n > 4 {
+			t.Errorf("without requests, spans are stored %d times in an hour, want one to four times", n)
+		}
+		src.set(snapshot("a", 1, 1, 8))
+		n, last := pass(spanEvery + 2*time.Second)
+		if now := time.Now().UnixMicro(); n != 1 || last < now-spanEvery.Microseconds() {
+			t.Errorf("after a request, spans are stored %d times and end %d us ago; want once in %v", n, now-last,
+				spanEvery)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

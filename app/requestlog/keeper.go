@@ -45,19 +45,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
+		tick := second.C
+		if k.collect() {
+			tick = nil // an idle server does not wake up for this
+		}
 		select {
 		case <-ctx.Done():
 			k.collect()
 			return nil
-		case <-second.C:
+		case <-tick:
 		case <-k.log.Half():
 		}
-		k.collect()
 	}
 }
 
-// collect looks at the new records.
-func (k *Keeper) collect() {
+// collect looks at the new records. It reports whether there were none, so that the next one is awaited.
+func (k *Keeper) collect() (idle bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -66,6 +69,7 @@ func (k *Keeper) collect() {
 		defer k.sift.end()
 	}
 	var slow []int64
+	from := k.next
 	k.next, _ = k.log.Since(k.next, func(seq int64, r *requests.Record) {
 		if k.see(r, now) {
 			slow = append(slow, seq)
@@ -78,6 +82,7 @@ func (k *Keeper) collect() {
 	for _, seq := range slow {
 		k.log.Mark(seq)
 	}
+	return k.next == from && k.log.Await(k.next)
 }
 
 // see counts a record and reports whether it is slow. k.mu is held.

@@ -1,11 +1,14 @@
 package requestlog
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"nereid/engine/infer"
 	"nereid/engine/requests"
+	"nereid/store"
 )
 
 func TestSlowIsAboveTheHoursPercentile(t *testing.T) {
@@ -56,4 +59,41 @@ func TestRequestsWithoutAModelAreNotSlow(t *testing.T) {
 	if k.next != 2*fewest {
 		t.Errorf("%d records were seen, want %d", k.next, 2*fewest)
 	}
+}
+
+func TestAnIdleKeeperWaitsForTheNextRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := requests.New()
+		rounds, kept := 0, 0
+		k := New(l, func(rows []store.Request) bool {
+			rounds++
+			kept += len(rows)
+			return true
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		for want := 1; want <= 2; want++ {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			idle := rounds
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if rounds != idle {
+				t.Errorf("without requests the keeper looked at them %d times", rounds-idle)
+			}
+			for range 10 {
+				l.Add(requests.HTTP, nil, "", 400, "", "")
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if kept != 10*want || rounds-idle > 3 {
+				t.Errorf("%d requests are kept after %d rounds, want %d after at most 3", kept, rounds-idle, 10*want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }

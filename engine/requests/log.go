@@ -20,9 +20,10 @@ type Log struct {
 	active sync.Pool
 	half   chan struct{} // see Half
 
-	mu   sync.Mutex
-	ring []Record // of Size; guarded by mu, as is next
-	next int64    // the sequence number of the next record; its place is the rest of the division by Size
+	mu    sync.Mutex
+	ring  []Record // of Size; guarded by mu, as are the following
+	next  int64    // the sequence number of the next record; its place is the rest of the division by Size
+	await bool     // Half sends at the next record
 }
 
 // New makes an empty Log.
@@ -81,7 +82,8 @@ func (a *Active) release() {
 	l.mu.Lock()
 	l.ring[l.next%Size] = a.Record
 	l.next++
-	full := l.next%(Size/2) == 0
+	full := l.await || l.next%(Size/2) == 0
+	l.await = false
 	l.mu.Unlock()
 	l.active.Put(a)
 	if full {
@@ -92,8 +94,16 @@ func (a *Active) release() {
 	}
 }
 
-// Half sends when half of the ring was filled since it last did.
+// Half sends when half of the ring was filled since it last did, and at the record that Await asks for.
 func (l *Log) Half() <-chan struct{} { return l.half }
+
+// Await reports whether there is no record from seq on. Half then sends at the next one.
+func (l *Log) Await(seq int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.await = l.next == seq
+	return l.await
+}
 
 // Next returns the sequence number of the next record. Records are numbered from 0 in the order of their ends.
 func (l *Log) Next() int64 {

@@ -31,6 +31,7 @@ var topics = []string{"models", "samples", "event", "import", "machine", "framew
 
 // Hub passes messages to the readers of their topics. It is safe for concurrent use.
 type Hub struct {
+	joined  chan struct{} // see Joined
 	mu      sync.Mutex
 	readers map[*reader]bool // guarded by mu, as is closed
 	closed  bool
@@ -48,7 +49,17 @@ type reader struct {
 func (r *reader) disconnect() { r.cutOnce.Do(func() { close(r.cut) }) }
 
 // NewHub makes a Hub without readers.
-func NewHub() *Hub { return &Hub{readers: map[*reader]bool{}} }
+func NewHub() *Hub { return &Hub{joined: make(chan struct{}, 1), readers: map[*reader]bool{}} }
+
+// Joined sends when a reader has joined since it last did.
+func (h *Hub) Joined() <-chan struct{} { return h.joined }
+
+// Empty reports whether there is no reader.
+func (h *Hub) Empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.readers) == 0
+}
 
 // join adds a reader; nil if there are too many, or the Hub is closed.
 func (h *Hub) join(topics []string) *reader {
@@ -59,6 +70,10 @@ func (h *Hub) join(topics []string) *reader {
 	}
 	r := &reader{topics: topics, queue: make(chan []byte, queueSize), cut: make(chan struct{})}
 	h.readers[r] = true
+	select {
+	case h.joined <- struct{}{}:
+	default:
+	}
 	return r
 }
 

@@ -48,3 +48,26 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 		t.Error("the stream of a reader that left is still there")
 	}
 }
+
+func TestReadersThatJoinAreNoticed(t *testing.T) {
+	h := NewHub()
+	if !h.Empty() {
+		t.Error("a new hub has readers")
+	}
+	a, b := h.join(nil), h.join([]string{"event"})
+	select {
+	case <-h.Joined():
+	default:
+		t.Error("it is not noticed that readers joined")
+	}
+	h.leave(a)
+	if h.Empty() {
+		t.Error("the hub is empty, but a reader is left")
+	}
+	h.leave(b)
+	select {
+	case <-h.Joined():
+		t.Error("readers that left count as joined")
+	default:
+	}
+}
