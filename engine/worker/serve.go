@@ -27,7 +27,7 @@ type Handler interface {
 	Execute(ctx context.Context, b *infer.Batch) error
 }
 
-// Streamer is a Handler whose requests may be answered after their execution, and any number of times.
+// Streamer is a Handler whose requests may be answered during and after their execution, and any number of times.
 type Streamer interface {
 	Handler
 	// Streams reports whether that holds for the executions from now on.
@@ -71,9 +71,9 @@ type server struct {
 	enc     frames.Encoder // guarded by sending
 
 	mu      sync.Mutex
-	batch   *infer.Batch // guarded by mu, as are the next; nil: nothing is executed
-	states  []uint32     // indexes of the state bytes of the batch's requests
-	late    map[*infer.Request]uint32
+	batch   *infer.Batch              // guarded by mu, as are the next; nil: nothing is executed
+	states  []uint32                  // indexes of the state bytes of the batch's requests
+	late    map[*infer.Request]uint32 // those of a Streamer without a final response, with their state bytes
 	ticking bool
 	idle    bool // nothing began since the last tick
 
@@ -238,6 +238,11 @@ func (s *server) execute(ctx context.Context, id uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
+	st, ok := s.handler.(Streamer)
+	streams := ok && st.Streams()
+	if streams {
+		s.forwardAll(ctx)
+	}
 	if len(b.Requests) > 0 {
 		b.Begin()
 		s.begin(b)
@@ -247,51 +252,41 @@ func (s *server) execute(ctx context.Context, id uint64, body []byte) error {
 	} else {
 		b.Recycle()
 	}
-	streams := false
-	if st, ok := s.handler.(Streamer); ok {
-		streams = err == nil && st.Streams()
-	}
-	if err == nil {
+	if err == nil && !streams {
 		err = status.New(status.Internal, "the model gave no answer")
 	}
-	var late []answer
 	for i := range s.answers {
 		a := &s.answers[i]
-		if !streams {
-			a.r.Fail(err) // unless it has its response
+		if err != nil {
+			a.r.Fail(err) // unless it has its final response
 		}
-		if a.resp = a.r.Poll(); streams && (a.resp == nil || !a.resp.Final) {
-			late = append(late, *a)
+		if !streams {
+			a.resp = a.r.Poll()
 		}
 	}
-	s.keep(late)
 	err = s.respond(frames.FlagDone, id, s.answers)
 	for i := range s.answers {
 		s.answers[i].resp = nil
 		s.answers[i].r.Release()
 	}
 	clear(s.answers)
-	for _, a := range late {
-		go s.forward(ctx, a)
-	}
 	return err
 }
 
-// keep retains requests that are answered after their execution, and watches whether they are cancelled.
-func (s *server) keep(late []answer) {
-	if len(late) == 0 {
-		return
-	}
+// forwardAll starts to send the responses of the requests of the next execution, and to watch whether they are
+// cancelled. Both go on until their final responses.
+func (s *server) forwardAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range late {
+	for _, a := range s.answers {
 		s.late[a.r.Retain()] = a.state
+		go s.forward(ctx, a)
 	}
 	s.tick()
 }
 
-// forward sends the responses of a request after its execution. It ends with the final one, or with ctx. A response
-// waits while the client reads too slowly.
+// forward sends the responses of a request during and after its execution. It ends with the final one, or with ctx. A
+// response waits while the client reads too slowly.
 func (s *server) forward(ctx context.Context, a answer) {
 	defer a.r.Release()
 	for {

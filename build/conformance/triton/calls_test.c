@@ -22,6 +22,9 @@ Error *TRITONSERVER_InferenceRequestAddInput(Call *, const char *, int type, con
 Error *TRITONSERVER_InferenceRequestAppendInputData(Call *, const char *, const void *, size_t, int, int64_t);
 Error *TRITONSERVER_InferenceRequestSetReleaseCallback(Call *, void *release, void *userp);
 Error *TRITONSERVER_InferenceRequestSetResponseCallback(Call *, Allocator *, void *, void *respond, void *userp);
+Error *TRITONSERVER_InferenceRequestSetId(Call *, const char *);
+Error *TRITONSERVER_InferenceRequestId(Call *, const char **);
+Error *TRITONSERVER_InferenceRequestCancel(Call *);
 Error *TRITONSERVER_ServerInferAsync(Server *, Call *, void *trace);
 Error *TRITONSERVER_ServerModelIsReady(Server *, const char *, int64_t, bool *);
 Error *TRITONSERVER_InferenceResponseError(Answer *);
@@ -49,16 +52,22 @@ typedef struct {
   bool done;
 } waiter;
 
+// From the number GPU on, the allocator says that its buffers are in memory of a GPU.
+enum { GPU = 1000 };
+
 static Error *allocate(Allocator *a, const char *name, size_t size, int memory, int64_t id, void *userp, void **buffer,
     void **buffer_userp, int *actual, int64_t *actual_id) {
   *buffer = malloc(size);
-  *actual = 0;
+  (*(int *)userp)++;
+  *buffer_userp = userp;
+  *actual = *(int *)userp > GPU ? 2 : 0;
   *actual_id = 0;
   return NULL;
 }
 
 static Error *give_back(Allocator *a, void *buffer, void *userp, size_t size, int memory, int64_t id) {
   free(buffer);
+  (*(int *)userp)--;
   return NULL;
 }
 
@@ -96,7 +105,7 @@ Error *TRITONBACKEND_ModelInstanceFinalize(Instance *i) {
 }
 
 // ask sends the input of a request to the model "plain", or to one that does not exist, and waits for the answer.
-static Error *ask(state *s, Request *q, waiter *w, bool exists) {
+static Error *ask(state *s, Request *q, waiter *w, bool exists, int *buffers_in_use) {
   Input *in;
   Call *c;
   const char *name;
@@ -113,8 +122,17 @@ static Error *ask(state *s, Request *q, waiter *w, bool exists) {
   TRITONSERVER_InferenceRequestAddInput(c, "IN", type, shape, dims);
   TRITONSERVER_InferenceRequestAppendInputData(c, "IN", data, size / 2, 0, 0);
   TRITONSERVER_InferenceRequestAppendInputData(c, "IN", (const char *)data + size / 2, size - size / 2, 0, 0);
+  const char *call_id;
+  TRITONSERVER_InferenceRequestSetId(c, "one");
+  TRITONSERVER_InferenceRequestId(c, &call_id);
+  TRITONSERVER_InferenceRequestSetId(c, call_id);
+  TRITONSERVER_InferenceRequestId(c, &call_id);
+  if (strcmp(call_id, "one") != 0) return TRITONSERVER_ErrorNew(1, "the ID of the request has changed");
+  Error *early = TRITONSERVER_InferenceRequestCancel(c);
+  if (early == NULL) return TRITONSERVER_ErrorNew(1, "a request was cancelled before it was sent");
+  TRITONSERVER_ErrorDelete(early);
   TRITONSERVER_InferenceRequestSetReleaseCallback(c, released, NULL);
-  TRITONSERVER_InferenceRequestSetResponseCallback(c, s->allocator, NULL, answered, w);
+  TRITONSERVER_InferenceRequestSetResponseCallback(c, s->allocator, buffers_in_use, answered, w);
   Error *e = TRITONSERVER_ServerInferAsync(s->server, c, NULL);
   if (e != NULL) return e;
   pthread_mutex_lock(&w->lock);
@@ -135,18 +153,22 @@ static Error *reply(state *s, Request *q, Response *r) {
   int type, memory;
   bool ready = false;
   waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, false};
-  waiter none = w;
+  waiter none = w, refused = w;
+  int in_use = 0, in_gpu = GPU;
   TRITONSERVER_ServerModelIsReady(s->server, "plain", -1, &ready);
   if (!ready) return TRITONSERVER_ErrorNew(1, "plain is not ready");
-  if (ask(s, q, &none, false) == NULL) return TRITONSERVER_ErrorNew(1, "a model that does not exist answered");
+  if (ask(s, q, &none, false, &in_use) == NULL) return TRITONSERVER_ErrorNew(1, "a model that does not exist answered");
   TRITONSERVER_InferenceResponseDelete(none.answer);
-  Error *e = ask(s, q, &w, true);
+  if (ask(s, q, &refused, true, &in_gpu) == NULL) return TRITONSERVER_ErrorNew(1, "an output is in a GPU");
+  TRITONSERVER_InferenceResponseDelete(refused.answer);
+  Error *e = ask(s, q, &w, true, &in_use);
   if (e != NULL) return TRITONSERVER_ErrorNew(1, "plain failed");
   TRITONSERVER_InferenceResponseOutput(w.answer, 0, &name, &type, &shape, &dims, &data, &size, &memory, &id, &userp);
   TRITONBACKEND_ResponseOutput(r, &out, "OUT", type, shape, (uint32_t)dims);
   TRITONBACKEND_OutputBuffer(out, &to, size, &memory, &id);
   memcpy(to, data, size);
   TRITONSERVER_InferenceResponseDelete(w.answer);
+  if (in_use != 0 || in_gpu != GPU) return TRITONSERVER_ErrorNew(1, "buffers are left");
   Error *missing = TRITONSERVER_ServerNew(NULL, NULL);
   if (missing == NULL) return TRITONSERVER_ErrorNew(1, "a server was made");
   TRITONSERVER_ErrorDelete(missing);

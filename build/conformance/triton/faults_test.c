@@ -1,12 +1,20 @@
 // A backend that fails in the way that the request's first value says.
 
 #include <pthread.h>
+#include <stdio.h>
 
 #include "triton.h"
 
 static void *crash(void *unused) {
   abort();
   return unused;
+}
+
+Error *TRITONBACKEND_ModelFinalize(Model *m) { return TRITONSERVER_ErrorNew(1, "the model does not finalize"); }
+
+Error *TRITONBACKEND_Finalize(Backend *b) {
+  fputs("the backend is finalized\n", stderr);
+  return NULL;
 }
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
@@ -17,7 +25,8 @@ Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint3
   int memory;
   TRITONBACKEND_RequestInputByIndex(requests[0], 0, &in);
   TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-  switch ((int)*(const float *)data) {
+  int cause = (int)*(const float *)data;
+  switch (cause) {
     case 1: return TRITONSERVER_ErrorNew(3, "the batch is refused");
     case 2: *(volatile int *)0 = 1; break;
     case 3: {
@@ -33,6 +42,11 @@ Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint3
     TRITONBACKEND_ResponseSend(r, FINAL, refused);
     TRITONSERVER_ErrorDelete(refused);
     TRITONBACKEND_RequestRelease(requests[k], ALL);
+    if (cause == 5) {
+      Error *again = TRITONBACKEND_RequestRelease(requests[k], ALL);
+      if (again != NULL) TRITONSERVER_LogMessage(1, "faults_test.c", 1, "the second release is refused");
+      TRITONSERVER_ErrorDelete(again);
+    }
   }
-  return NULL;
+  return cause == 4 ? TRITONSERVER_ErrorNew(1, "an error after the release") : NULL;
 }

@@ -4,6 +4,6 @@
 // process (package isolation). In the process, ServeWorker opens the library, which calls the C API of package capi.
 // A crash of the library ends one instance.
 //
-// Goroutines: those of package worker, and in the process one that hands on responses which come outside of
-// executions; it ends with the process.
+// Goroutines: those of package worker. In the process, one hands on what the library does outside of executions and
+// ends with the process. Another one serves each decoupled request whose client reads slowly.
 package triton

@@ -3,6 +3,7 @@ package triton
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -104,11 +105,7 @@ func (in *inside) CompleteConfig(_ context.Context, s backend.Spec) error {
 		return err
 	}
 	text := m.Config()
-	err = m.Close()
-	if err == nil {
-		err = in.b.Close()
-	}
-	if err != nil {
+	if err := errors.Join(m.Close(), in.b.Close()); err != nil {
 		s.Log.Warn("a backend failed to finalize after it had completed a configuration", "err", err)
 	}
 	if text != nil {
@@ -228,9 +225,4 @@ func (m *model) Ready(context.Context) error {
 func (m *model) Traits() backend.Traits { return backend.Traits{} }
 
 // Close finalizes the model and the backend.
-func (m *model) Close() error {
-	if err := m.c.Close(); err != nil {
-		return err
-	}
-	return m.in.b.Close()
-}
+func (m *model) Close() error { return errors.Join(m.c.Close(), m.in.b.Close()) }

@@ -18,7 +18,13 @@ type pending struct {
 	released bool            // the library has released it
 	held     *infer.Response // of a model that is not decoupled: a response that came before the final flag
 	done     func()          // is called once when it is answered and released; nil: nobody waits
+	// The next are for the goroutine that handles events.
+	waiting chan *infer.Response // responses that a slow client has no room for; nil: it had room for all so far
+	refused bool                 // it had no room for too long: the request is cancelled
 }
+
+// maxWaiting is how many responses may wait for a slow client, beside those in the stream of its request.
+const maxWaiting = 1024
 
 // requests are those that the library has, by their number. Safe for concurrent use.
 type requests struct {
@@ -89,7 +95,8 @@ func (q *requests) handle(e capi.Event) {
 	}
 }
 
-// respond hands on a response. Flags alone end a stream, or the wait for the flag of a response that came before.
+// respond hands on a response. Flags alone end a stream, or the wait for the flag of a response that came before. It
+// does not block: responses to other requests come after this one.
 func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
 	var resp *infer.Response
 	switch {
@@ -109,12 +116,53 @@ func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
 	if resp == nil && from.Final {
 		resp = p.r.NewResponse()
 	}
+	final := from.Final
 	if resp != nil {
-		resp.Final = from.Final
-		_ = p.r.Respond(resp) // fails only after the final response
+		resp.Final = final
+		p.send(resp)
 	}
-	if from.Final {
+	if final {
 		q.settle(handle, p, true, false)
+	}
+}
+
+// send hands on a response, by a goroutine if the client has no room for it. That ends with the final response.
+func (p *pending) send(resp *infer.Response) {
+	if p.waiting == nil && !p.r.WouldBlock(resp) {
+		_ = p.r.Respond(resp) // fails only after the final response
+		return
+	}
+	if p.waiting == nil {
+		p.waiting = make(chan *infer.Response, maxWaiting)
+		go forward(p.r.Retain(), p.waiting)
+	}
+	if len(p.waiting) == maxWaiting && !p.refused {
+		p.refused = true
+		p.r.Cancel() // from now on Respond does not block
+	}
+	switch {
+	case p.refused && !resp.Final:
+		resp.Release()
+		return
+	case p.refused:
+		resp.Release()
+		resp = p.r.NewResponse()
+		resp.Final = true
+		resp.Err = status.Errorf(status.Unavailable, "the request was cancelled: more than %d responses waited for "+
+			"its client, which must read faster", maxWaiting)
+	}
+	p.waiting <- resp
+}
+
+// forward hands on the responses that come from a channel until the final one, and releases the request.
+func forward(r *infer.Request, from <-chan *infer.Response) {
+	defer r.Release()
+	for resp := range from {
+		last := resp.Final
+		_ = r.Respond(resp) // fails only after the final response
+		if last {
+			return
+		}
 	}
 }
 
@@ -126,7 +174,7 @@ func (p *pending) only(resp *infer.Response, final bool) *infer.Response {
 	case p.held != nil:
 		resp.Release()
 		p.held.Release()
-		resp = p.held
+		resp = p.r.NewResponse()
 		resp.Err = status.New(status.Internal, "the backend sent more than one response to a request, and the model "+
 			"is not decoupled; set model_transaction_policy { decoupled: true }")
 	}
@@ -202,7 +250,8 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Reques
 	}
 	x.requests.set(x.handles, x.c.Make(len(list)))
 	b.MarkInput()
-	if err := x.c.Execute(); err != nil {
+	if err := x.c.Execute(x.requests.decoupled); err != nil {
+		x.requests.handleEvents()
 		x.requests.forget(x.handles)
 		return err
 	}
@@ -212,13 +261,17 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Reques
 	return nil
 }
 
-// forget removes requests that the library has not taken.
+// forget removes the requests of an execution that failed. The library has not taken them: those that it released
+// nevertheless are not released again.
 func (q *requests) forget(handles []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, h := range handles {
 		if p := q.open[h]; p != nil {
 			delete(q.open, h)
+			if !p.released {
+				p.c.Release()
+			}
 			p.c.Release()
 			p.r.Release()
 		}

@@ -105,8 +105,9 @@ error TRITONSERVER_InferenceResponseOutputClassificationLabel(
   return NULL;
 }
 
-// read_output copies an output into memory of the caller's.
-static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, client_output *o) {
+// read_output appends an output to a response, copied into memory of the caller's.
+static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, TRITONSERVER_InferenceResponse *r) {
+  client_output *o = &r->outputs[r->output_count];
   uint64_t n;
   o->name = text(c, &n);
   o->type = (int)number(c);
@@ -117,10 +118,12 @@ static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, client_out
   if (from == NULL) from = bytes(c, o->size);
   error e = q->allocator->allocate(q->allocator, o->name, o->size, MEMORY_CPU, 0, q->allocator_userp, &o->data,
       &o->userp, &o->memory, &o->memory_id);
-  if (e == NULL && o->memory == MEMORY_GPU)
-    e = new_error(CODE_UNSUPPORTED, "output '%s' cannot be written into memory of a GPU", o->name);
-  if (e == NULL && o->size > 0) memcpy(o->data, from, o->size);
-  return e;
+  if (e != NULL) return e;
+  r->output_count++;  // its memory is freed with the response from here on
+  if (o->memory == MEMORY_GPU)
+    return new_error(CODE_UNSUPPORTED, "output '%s' cannot be written into memory of a GPU", o->name);
+  if (o->size > 0) memcpy(o->data, from, o->size);
+  return NULL;
 }
 
 static void read_response(TRITONSERVER_InferenceResponse *r, TRITONSERVER_InferenceRequest *q) {
@@ -141,10 +144,7 @@ static void read_response(TRITONSERVER_InferenceResponse *r, TRITONSERVER_Infere
   r->parameters = array(r->parameter_count, sizeof *r->parameters);
   for (uint32_t i = 0; i < r->parameter_count; i++) read_parameter(&c, &r->parameters[i]);
   r->outputs = array(outputs, sizeof *r->outputs);
-  while (r->failure == NULL && r->output_count < outputs) {
-    r->failure = read_output(&c, q, &r->outputs[r->output_count]);
-    if (r->failure == NULL) r->output_count++;
-  }
+  while (r->failure == NULL && r->output_count < outputs) r->failure = read_output(&c, q, r);
   if (r->failure != NULL) free_outputs(r);
 }
 

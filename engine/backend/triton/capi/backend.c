@@ -141,22 +141,14 @@ error TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *m, void *state) {
   return NULL;
 }
 
-static uint64_t sum(TRITONSERVER_BufferAttributes **usage, uint32_t count) {
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < count; i++) total += usage[i]->size;
-  return total;
-}
-
-// The server measures processes itself; what a backend reports is kept for its own statistics.
+// The server measures the memory of the process itself, and takes nothing from these reports.
 error TRITONBACKEND_ModelReportMemoryUsage(
     TRITONBACKEND_Model *m, TRITONSERVER_BufferAttributes **usage, uint32_t count) {
-  m->memory = sum(usage, count);
   return NULL;
 }
 
 error TRITONBACKEND_ModelInstanceReportMemoryUsage(
     TRITONBACKEND_ModelInstance *i, TRITONSERVER_BufferAttributes **usage, uint32_t count) {
-  i->memory = sum(usage, count);
   return NULL;
 }
 
@@ -218,22 +210,14 @@ error TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *i, void *
   return NULL;
 }
 
-// widen makes the span of the execution under way include another one.
-static void widen(TRITONBACKEND_ModelInstance *i, uint64_t start, uint64_t end) {
-  if (i->compute_start == 0 || start < i->compute_start) i->compute_start = start;
-  if (end > i->compute_end) i->compute_end = end;
-}
-
-// The server counts requests and executions itself. It takes the phases of an execution from what is reported.
+// The server counts and times requests and executions itself, and takes nothing from these reports.
 error TRITONBACKEND_ModelInstanceReportStatistics(TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request *q, bool ok,
     uint64_t exec_start, uint64_t compute_start, uint64_t compute_end, uint64_t exec_end) {
-  if (ok) widen(i, compute_start, compute_end);
   return NULL;
 }
 
 error TRITONBACKEND_ModelInstanceReportBatchStatistics(TRITONBACKEND_ModelInstance *i, uint64_t size,
     uint64_t exec_start, uint64_t compute_start, uint64_t compute_end, uint64_t exec_end) {
-  widen(i, compute_start, compute_end);
   return NULL;
 }
 

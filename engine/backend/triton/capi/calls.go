@@ -113,7 +113,8 @@ func host_model_decoupled(name *C.char, version C.int64_t, decoupled *C.bool) C.
 func host_load(name *C.char, parameters **C.TRITONSERVER_Parameter, count C.uint64_t) C.error {
 	config, files := "", map[string][]byte{}
 	for _, p := range unsafe.Slice(parameters, count) {
-		key, value := C.GoString(p.name), C.GoStringN(p.text, C.int(p.size))
+		key := C.GoString(p.name)
+		value := string(unsafe.Slice((*byte)(unsafe.Pointer(p.text)), p.size)) // a file may be over 2 GiB
 		switch {
 		case key == "config":
 			config = value

@@ -59,8 +59,9 @@ error TRITONSERVER_InferenceRequestId(request *q, const char **id) {
 
 // replace_text replaces a text by a copy.
 static error replace_text(char **old, const char *text) {
+  char *copy = copy_text(text == NULL ? "" : text);  // text may be the old one
   free(*old);
-  *old = copy_text(text == NULL ? "" : text);
+  *old = copy;
   return NULL;
 }
 
@@ -249,12 +250,18 @@ error TRITONSERVER_InferenceRequestSetResponseCallback(request *q, TRITONSERVER_
 }
 
 error TRITONSERVER_InferenceRequestCancel(request *q) {
+  if (q->sent == 0)
+    return new_error(CODE_INTERNAL,
+        "It is not possible to cancel an inference request before calling TRITONSERVER_InferAsync.");
   q->cancelled = true;
-  if (q->sent != 0) host_cancel(q->sent);
+  host_cancel(q->sent);
   return NULL;
 }
 
 error TRITONSERVER_InferenceRequestIsCancelled(request *q, bool *cancelled) {
+  if (q->sent == 0)
+    return new_error(CODE_INTERNAL,
+        "It is not possible to query cancellation status before calling TRITONSERVER_InferAsync.");
   *cancelled = q->cancelled;
   return NULL;
 }
@@ -262,6 +269,7 @@ error TRITONSERVER_InferenceRequestIsCancelled(request *q, bool *cancelled) {
 error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSERVER_InferenceTrace *trace) {
   if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
     return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
+  q->cancelled = false;  // it may have been sent before
   return host_infer(q);
 }
 

@@ -34,8 +34,8 @@ struct TRITONSERVER_InferenceRequest {
   void *allocator_userp;
   response_function respond;
   void *respond_userp;
-  uint64_t sent;  // Go's number; 0: it was not sent
-  bool cancelled;
+  _Atomic uint64_t sent;  // Go's number; 0: it was not sent
+  atomic_bool cancelled;
 };
 
 struct TRITONSERVER_ResponseAllocator {

@@ -64,13 +64,11 @@ void nt_make_requests(const char *records, TRITONBACKEND_Request **made, uint32_
   }
 }
 
-error nt_execute(
-    const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests, uint32_t count) {
-  i->compute_start = i->compute_end = 0;
-  nt_executing(true);
+error nt_execute(const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests,
+    uint32_t count, bool streams) {
+  nt_executing(!streams);
   error failure = e->execute(i, requests, count);
   nt_executing(false);
-  for (uint32_t k = 0; failure != NULL && k < count; k++) release_request(requests[k]);  // the backend has not
   return failure;
 }
 

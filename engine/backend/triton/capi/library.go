@@ -38,9 +38,8 @@ func Functions() (all []Function) {
 // safely.
 type Library struct{ entries C.nt_entries }
 
-// Open opens a backend library, which finds the API under each of the sonames; none: it needs no library by name, and
-// looks for the functions everywhere. Errors: InvalidArg with the loader's
-// text, or when it is not a backend.
+// Open opens a backend library. It finds the API under each of the sonames. Without sonames it names no library, and
+// finds the API because the stub is global. Errors: InvalidArg with the loader's text, or when it is not a backend.
 func Open(path string, sonames []string) (*Library, error) {
 	var symbols []Symbol
 	for _, f := range Functions() {

@@ -65,7 +65,6 @@ struct TRITONBACKEND_Model {
   bool completes;  // its configuration may be completed
   bool changed;    // it has been
   void *state;
-  uint64_t memory;  // bytes that it has reported
 };
 
 struct TRITONBACKEND_ModelInstance {
@@ -77,9 +76,6 @@ struct TRITONBACKEND_ModelInstance {
   char **profiles;
   uint32_t profile_count;
   void *state;
-  uint64_t memory;
-  // What it reported about the execution under way: the first start and the last end, in nanoseconds.
-  uint64_t compute_start, compute_end;
 };
 
 struct TRITONBACKEND_Input {
@@ -104,7 +100,7 @@ struct TRITONBACKEND_Request {
   uint32_t release_flags;
   uint64_t handle;  // Go's number
   atomic_int refs;  // the backend's until it releases it, Go's until the final response, responses and factories
-  atomic_bool cancelled;
+  atomic_bool cancelled, gone;  // gone: the backend has released it
   char *record;  // the memory of all texts, shapes and small inputs
   const char *id, *correlation_text;
   uint64_t correlation, timeout, priority;

@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"slices"
-	"strings"
 	"unsafe"
 
 	"nereid/engine/infer"
@@ -134,9 +133,9 @@ func (m *Model) NewInstance(p Place) (*Instance, error) {
 	c := C.nt_new_instance(m.c, t.of(p.Name), kind, C.int(p.Device), C.bool(p.Passive), t.of(p.Policy))
 	i := &Instance{m: m, outputs: p.Outputs, c: c}
 	for _, name := range p.Profiles {
-		C.nt_add_profile(i.c, t.of(name))
+		C.nt_add_profile(c, t.of(name))
 	}
-	if err := goError(C.nt_instance_initialize(&m.b.l.entries, i.c)); err != nil {
+	if err := goError(C.nt_instance_initialize(&m.b.l.entries, c)); err != nil {
 		return nil, err
 	}
 	return i, nil
@@ -167,16 +166,12 @@ func (i *Instance) Make(n int) []Request {
 	return all
 }
 
-// Execute executes the requests that Make has made. If the backend fails, it has taken no request, and there are no
-// events of them. Events of the requests follow otherwise.
-func (i *Instance) Execute() error {
-	return goError(C.nt_execute(&i.m.b.l.entries, i.c, unsafe.SliceData(i.made), C.uint32_t(len(i.made))))
-}
-
-// Span returns when the computation of the last execution began and ended, in nanoseconds as the backend reported them;
-// 0: it has not.
-func (i *Instance) Span() (began, ended uint64) {
-	return uint64(i.c.compute_start), uint64(i.c.compute_end)
+// Execute executes the requests that Make has made. Their events are ready when it returns; with streams, Host.Wake is
+// called for each of them. If the backend fails, it has not taken the requests: the caller then drops two references on
+// each, its own and the backend's.
+func (i *Instance) Execute(streams bool) error {
+	return goError(C.nt_execute(&i.m.b.l.entries, i.c, unsafe.SliceData(i.made), C.uint32_t(len(i.made)),
+		C.bool(streams)))
 }
 
 // Request is the reference on a request in C's memory. Cancel does nothing for the zero value.
@@ -232,7 +227,7 @@ func (p *Response) Move(resp *infer.Response) {
 	left := tensor.NewBuffer(nil, func(*tensor.Buffer) { C.nt_free_response(c) })
 	defer left.Release()
 	for _, o := range unsafe.Slice(p.c.outputs, p.c.output_count) {
-		name := strings.Clone(C.GoString(o.name))
+		name := C.GoString(o.name)
 		shape := unsafe.Slice((*int64)(unsafe.Pointer(o.shape)), o.dims)
 		data := unsafe.Slice((*byte)(o.data), o.size)
 		buf := left.Retain()

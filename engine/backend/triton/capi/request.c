@@ -170,6 +170,7 @@ error TRITONBACKEND_RequestOutputBufferProperties(
 }
 
 error TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *q, uint32_t flags) {
+  if (atomic_exchange(&q->gone, true)) return new_error(CODE_INVALID_ARG, "the request was released already");
   q->release_flags = flags;
   push_event(&q->released);
   return NULL;

@@ -46,15 +46,17 @@ TRITONBACKEND_Request *nt_request(const char *record, uint64_t size);
 void nt_cancel(TRITONBACKEND_Request *q);
 // nt_make_requests makes requests from consecutive records, each behind its size.
 void nt_make_requests(const char *records, TRITONBACKEND_Request **made, uint32_t count);
-// nt_execute executes requests. On an error the backend has taken none of them.
-error nt_execute(
-    const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests, uint32_t count);
+// nt_execute executes requests. With streams, Go is woken for events of this thread too; see nt_executing. On an error
+// the backend has taken none of the requests, and its references on them are the caller's.
+error nt_execute(const nt_entries *e, TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request **requests,
+    uint32_t count, bool streams);
 // nt_take_events returns what has happened since the last call, as a list that is the caller's.
 event *nt_take_events(void);
 void nt_free_response(TRITONBACKEND_Response *r);
-// nt_executing says that the caller takes the events of this thread itself.
+// nt_executing says whether the caller takes the events of this thread itself, so that Go is not woken for them.
 void nt_executing(bool on);
 
+// The caller has the objects that these make. nt_delete_error frees an error. All others stay until the process ends.
 void nt_delete_error(error e);
 // nt_glibc returns the version of the C library.
 const char *nt_glibc(void);
