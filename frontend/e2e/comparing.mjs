@@ -1,7 +1,7 @@
 // Two versions of a model: the same input side by side, and their charts.
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, root, shot } from "./lib.mjs";
+import { api, axe, eventually, root, setNumber, shot } from "./lib.mjs";
 
 /** The server follows its repository (poll mode). */
 export async function comparing({ base, page, report }) {
@@ -59,7 +59,7 @@ export async function comparing({ base, page, report }) {
     await api(base, "POST", `/api/models/${name}/versions/2/unload`);
     await page.goto(`${base}/#/models/${name}`);
     const panel = page.getByRole("region", { name: "Candidate version" });
-    await panel.getByLabel("Requests to copy (%)").fill("100");
+    await setNumber(panel.getByLabel("Requests to copy (%)"), 100);
     await panel.getByLabel("Also while the machine is busy").check();
     await panel.getByRole("button", { name: "Start" }).click();
     await panel.getByText(/^v2 gets copies of 100 % of the requests to v1/).waitFor();

@@ -6,11 +6,15 @@
 // The server needs a writable repository with the models of models-sample. NEREID_SHOTS: folder for screenshots.
 // NEREID_FIREFOX: browser.
 import path from "node:path";
+import { alerting } from "./alerts.mjs";
 import { charts } from "./charts.mjs";
+import { comparing } from "./comparing.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { settings } from "./settings.mjs";
 import { tabs } from "./tabs.mjs";
+import { trying } from "./trying.mjs";
+import { tuning } from "./tuning.mjs";
 import { api, axe, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = process.argv[2].replace(/\/$/, "");
@@ -32,6 +36,8 @@ await report.step("import a file and load it", async () => {
   await page.getByText("Live", { exact: true }).waitFor();
   await page.locator("input[type=file]").first().setInputFiles(path.join(root, "models-sample/digits/1/model.onnx"));
   await dialog.getByLabel("Model name").fill(digits);
+  await dialog.locator(".cm-line", { hasText: "input" }).first().waitFor();
+  await setEditor(page, (await editorText(page)).trimEnd() + "\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n");
   await dialog.getByText("No faults found").waitFor();
   await axe(page, report, "import dialog");
   await button("Load model", dialog).click();
@@ -81,6 +87,10 @@ await report.step("command palette by keyboard", async () => {
   await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
 });
 
+await comparing({ base, page, report });
+await trying({ base, page, report, models: ["words", "running_sum"] });
+await tuning({ base, page, report, model: digits });
+await alerting({ base, page, report, id });
 await tabs({ base, context, report, model: "mlp" });
 await logs({ base, page, report, id });
 await requests({ base, page, report });

@@ -70,7 +70,7 @@ export async function open(base, report, options = {}) {
   report.page = page;
   page.setDefaultTimeout(patience);
   // The driver of Firefox cannot change the preferred theme, and does not say so.
-  if (inFirefox) page.emulateMedia = ({ colorScheme }) => chooseTheme(page, colorScheme);
+  if (inFirefox) page.emulateMedia = ({ colorScheme }) => chooseTheme(page, colorScheme ?? "system");
   page.on("request", (r) => {
     const ours = r.url().startsWith(base + "/") || /^(data|blob|about|chrome-extension):/.test(r.url());
     report.asked++;
@@ -94,6 +94,12 @@ async function chooseTheme(page, theme) {
     await page.getByLabel(name).click();
     await page.getByLabel(now, { exact: true }).waitFor({ state: "detached" });
   }
+}
+
+/** Replaces the text of a number field. fill of Firefox's driver adds to it. */
+export async function setNumber(field, value) {
+  await field.press("ControlOrMeta+a");
+  await field.pressSequentially(String(value));
 }
 
 export async function shot(page, name) {

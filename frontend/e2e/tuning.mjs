@@ -1,5 +1,5 @@
 // Tuning a model on its page: a real search in private servers, its result applied, kept and discarded.
-import { api, axe, eventually, shot } from "./lib.mjs";
+import { api, axe, eventually, setNumber, shot } from "./lib.mjs";
 
 /** model: the name of a loaded ONNX model with one instance whose configuration may be changed. Leaves it as it was. */
 export async function tuning({ base, page, report, model }) {
@@ -10,7 +10,7 @@ export async function tuning({ base, page, report, model }) {
   const before = await text();
   const values = async (windowMs) => {
     await page.getByText("Values to try, and the requests for measuring").click();
-    await page.getByLabel("Window, ms").fill(String(windowMs));
+    await setNumber(page.getByLabel("Window, ms"), windowMs);
     for (const name of ["max batch size", "dynamic batching", "threads"]) {
       const field = page.getByLabel(name, { exact: true });
       if (await field.isVisible()) await field.fill("present");
