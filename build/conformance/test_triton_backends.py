@@ -19,7 +19,8 @@ def library(name, folder, *flags):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"libtriton_{name}.so"
     source = SOURCES / f"{name}.c"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-I", SOURCES, source, *flags, "-o", path], check=True)
+    subprocess.run(["cc", "-O1", "-Werror=implicit", "-shared", "-fPIC", "-I", SOURCES, source, *flags, "-o", path],
+                   check=True)
     return path
 
 

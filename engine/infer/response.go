@@ -7,7 +7,10 @@ import (
 
 // Response is one response to a request: outputs or an error. Each output holds one reference on its buffer.
 type Response struct {
-	Outputs    []tensor.Tensor
+	Outputs []tensor.Tensor
+	// States are the next implicit states of the request's sequence, from an execution in another process: in that
+	// process they are on their way to the server. Each holds one reference on its buffer.
+	States     []tensor.Tensor
 	Parameters []Parameter
 	// Err, if not nil, is returned to the caller instead of outputs.
 	Err error
@@ -38,19 +41,22 @@ func (p *Response) Output(name string) *tensor.Tensor {
 	return nil
 }
 
-// Release drops the references on the outputs. The reader of a response calls it when it has encoded them. The response
-// must not be used after that.
+// Release drops the references on the outputs and states. The reader of a response calls it when it has encoded them.
+// The response must not be used after that.
 func (p *Response) Release() {
 	for i := range p.Outputs {
 		p.Outputs[i].Release()
 	}
-	p.Outputs = p.Outputs[:0]
+	for i := range p.States {
+		p.States[i].Release()
+	}
+	p.Outputs, p.States = p.Outputs[:0], p.States[:0]
 }
 
 func (p *Response) reset() {
 	clear(p.Outputs)
 	clear(p.Parameters)
-	p.Outputs, p.Parameters, p.shapes = p.Outputs[:0], p.Parameters[:0], p.shapes[:0]
+	p.Outputs, p.States, p.Parameters, p.shapes = p.Outputs[:0], nil, p.Parameters[:0], p.shapes[:0]
 	p.Err, p.Final = nil, false
 }
 

@@ -470,7 +470,7 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 		return newBatcher(s.Config, coresBusy), nil
 	}
 	p, err := sequencePolicy(s.ModelFolder, s.Config)
-	if s.Backend.Traits().IgnoresExtras {
+	if !s.Backend.Traits().ImplicitState { // it ignores them
 		p.States = nil
 	}
 	if err != nil {

@@ -128,6 +128,7 @@ func (w *Worker) answer(rec *frames.Response, at span) error {
 	if !current && rec.Final() {
 		defer q.r.Release()
 	}
+	rec.Late = !current
 	var resp *infer.Response
 	var bad error
 	if !rec.Empty() {

@@ -17,6 +17,7 @@ typedef struct TRITONBACKEND_Response Response;
 typedef struct TRITONBACKEND_ResponseFactory Factory;
 typedef struct TRITONBACKEND_Input Input;
 typedef struct TRITONBACKEND_Output Output;
+typedef struct TRITONBACKEND_State State;
 
 Error *TRITONSERVER_ErrorNew(int code, const char *text);
 void TRITONSERVER_ErrorDelete(Error *);
@@ -32,6 +33,7 @@ Error *TRITONBACKEND_ModelInstanceModel(Instance *, Model **);
 Error *TRITONBACKEND_ModelInstanceKind(Instance *, int *);
 Error *TRITONBACKEND_ModelInstanceSetState(Instance *, void *);
 Error *TRITONBACKEND_ModelInstanceState(Instance *, void **);
+Error *TRITONBACKEND_RequestInput(Request *, const char *name, Input **);
 Error *TRITONBACKEND_RequestInputByIndex(Request *, uint32_t index, Input **);
 Error *TRITONBACKEND_RequestParameterCount(Request *, uint32_t *);
 Error *TRITONBACKEND_RequestParameter(Request *, uint32_t, const char **key, int *type, const void **value);
@@ -51,6 +53,10 @@ Error *TRITONBACKEND_OutputBuffer(Output *, void **data, uint64_t size, int *mem
 Error *TRITONBACKEND_ResponseSetIntParameter(Response *, const char *name, int64_t value);
 Error *TRITONBACKEND_ResponseSetStringParameter(Response *, const char *name, const char *value);
 Error *TRITONBACKEND_ResponseSend(Response *, uint32_t flags, Error *);
+Error *TRITONBACKEND_StateNew(
+    State **, Request *, const char *name, int type, const int64_t *shape, uint32_t dims);
+Error *TRITONBACKEND_StateBuffer(State *, void **data, uint64_t size, int *memory, int64_t *memory_id);
+Error *TRITONBACKEND_StateUpdate(State *);
 Error *TRITONBACKEND_ResponseFactoryNew(Factory **, Request *);
 Error *TRITONBACKEND_ResponseFactoryDelete(Factory *);
 Error *TRITONBACKEND_ResponseFactoryIsCancelled(Factory *, bool *);

@@ -86,7 +86,12 @@ func (in *inside) start(s backend.Spec, completes bool) (*capi.Model, error) {
 	}
 	whole := proto.Clone(s.Config).(*inferencepb.ModelConfig)
 	modelconfig.Normalize(whole, modelconfig.NormalizeOptions{CPUOnly: true})
-	return in.b.NewModel(s.ModelName, s.ModelFolder, s.Version, string(modelconfig.MarshalJSON(whole)), completes)
+	var states []string
+	for _, st := range s.Config.GetSequenceBatching().GetState() {
+		states = append(states, st.GetOutputName())
+	}
+	return in.b.NewModel(capi.Setup{Name: s.ModelName, Folder: s.ModelFolder, Version: s.Version,
+		Config: string(modelconfig.MarshalJSON(whole)), Completes: completes, States: states})
 }
 
 // Load implements backend.Backend.

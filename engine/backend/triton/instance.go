@@ -117,6 +117,9 @@ func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
 		resp = p.r.NewResponse()
 	}
 	final := from.Final
+	if final && resp.Err == nil {
+		p.c.MoveStates(resp)
+	}
 	if resp != nil {
 		resp.Final = final
 		p.send(resp)

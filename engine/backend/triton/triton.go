@@ -12,6 +12,7 @@ import (
 	"nereid/engine/backend/isolation"
 	"nereid/engine/inferencepb"
 	"nereid/engine/metrics/custom"
+	"nereid/engine/status"
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
@@ -42,9 +43,9 @@ var (
 // Name returns the backend's name: "identity" for libtriton_identity.so.
 func (b *Backend) Name() string { return b.name }
 
-// Traits implements backend.Backend. Whether a library makes batch inputs or sets states is not known.
+// Traits implements backend.Backend. Libraries make batch inputs themselves, if at all.
 func (b *Backend) Traits() backend.Traits {
-	return backend.Traits{ParallelInstances: true, IgnoresExtras: true}
+	return backend.Traits{ParallelInstances: true, IgnoresExtras: true, ImplicitState: true}
 }
 
 // UsesGPUs implements backend.GPUUser: libraries may use GPUs by themselves.
@@ -80,6 +81,10 @@ type processOptions struct {
 
 // processes returns how the processes of a model are started.
 func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
+	if s.Config.GetModelTransactionPolicy().GetDecoupled() && len(s.Config.GetSequenceBatching().GetState()) > 0 {
+		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' is decoupled and has implicit "+
+			"states; remove sequence_batching.state, and let the backend library keep its states", s.ModelName)
+	}
 	limits, err := process.Limits{}.Of(s.Config)
 	if err != nil {
 		return isolation.Options{}, err

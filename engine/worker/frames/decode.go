@@ -18,6 +18,7 @@ type signature struct {
 	dt    tensor.DataType
 	shape []int64
 	bytes int64 // of the data; -1: BYTES
+	state bool  // it is not an output but the next implicit state of the sequence
 }
 
 // signatures caches parsed signatures by their bytes: a model has few tensors.
@@ -40,8 +41,7 @@ func (s signatures) get(b []byte) (*signature, error) {
 func parseSignature(b []byte) (*signature, error) {
 	c := cursor{b: b}
 	dt, dims, name := c.u8(), int(c.u8()), int(c.u16())
-	c.u32()
-	s := &signature{dt: tensor.DataType(dt), shape: make([]int64, dims)}
+	s := &signature{state: c.u32()&tensorState != 0, dt: tensor.DataType(dt), shape: make([]int64, dims)}
 	for i := range s.shape {
 		s.shape[i] = int64(c.u64())
 	}
@@ -287,6 +287,7 @@ func CodeOf(n uint32) status.Code {
 // Response is a response's record.
 type Response struct {
 	Ticket  uint64        // of the request
+	Late    bool          // the execution is over: its states are dropped, because the sequence may have gone on
 	Took    time.Duration // of its execution, in a series
 	flags   uint32
 	outputs int
@@ -321,7 +322,8 @@ func (d *Decoder) Response(p *Response, r *infer.Request, resp *infer.Response) 
 	return d.outputs(p, resp, r)
 }
 
-// outputs adds those outputs of a response that r wants to resp. After an error the other tensors' slots are freed.
+// outputs adds those outputs of a response that r wants to resp, and sets the states of r's sequence. A state that is
+// not the model's makes resp an error. After an error the other tensors' slots are freed.
 func (d *Decoder) outputs(p *Response, resp *infer.Response, r *infer.Request) error {
 	var first error
 	for range p.outputs {
@@ -329,7 +331,7 @@ func (d *Decoder) outputs(p *Response, resp *infer.Response, r *infer.Request) e
 		if p.rest.bad {
 			return errFrame
 		}
-		if first = cmp.Or(first, err); first != nil || !r.Wants(sig.name) {
+		if first = cmp.Or(first, err); first != nil || !p.takes(sig, r) {
 			d.skip(at)
 			continue
 		}
@@ -338,9 +340,21 @@ func (d *Decoder) outputs(p *Response, resp *infer.Response, r *infer.Request) e
 			first = err
 			continue
 		}
+		if sig.state {
+			resp.Err = cmp.Or(resp.Err, r.States.Set(sig.name, sig.dt, sig.shape, data, buf))
+			continue
+		}
 		resp.AddOutput(sig.name, sig.dt, sig.shape, data, buf)
 	}
 	return first
+}
+
+// takes reports whether a tensor of the response is of use for its request.
+func (p *Response) takes(sig *signature, r *infer.Request) bool {
+	if sig.state {
+		return r.States != nil && !p.Late
+	}
+	return r.Wants(sig.name)
 }
 
 // Discard frees what a response that is not used has in the arena. The error is a record that does not decode.

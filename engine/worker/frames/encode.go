@@ -68,9 +68,9 @@ func (e *Encoder) closeRecord(start int) {
 // Bytes appends b to the body as it is.
 func (e *Encoder) Bytes(b []byte) { e.buf = append(e.buf, b...) }
 
-// tensor appends a tensor's record. The data goes into the arena, or is appended by Finish and must not change until
-// then.
-func (e *Encoder) tensor(t *tensor.Tensor) error {
+// tensor appends a tensor's record with the flags of its signature. The data goes into the arena, or is appended by
+// Finish and must not change until then.
+func (e *Encoder) tensor(t *tensor.Tensor, flags uint32) error {
 	if len(t.Name) > math.MaxUint16 || len(t.Shape) > math.MaxUint8 {
 		return status.Errorf(status.InvalidArg,
 			"tensor '%.64s' has a name or a shape that is too long for a model in a separate process", t.Name)
@@ -97,7 +97,7 @@ func (e *Encoder) tensor(t *tensor.Tensor) error {
 	e.u64(uint64(len(t.Data)))
 	e.buf = append(e.buf, byte(t.DataType), byte(len(t.Shape)))
 	e.u16(uint16(len(t.Name)))
-	e.u32(0)
+	e.u32(flags)
 	for _, d := range t.Shape {
 		e.u64(uint64(d))
 	}
@@ -189,7 +189,7 @@ func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 		binary.LittleEndian.PutUint32(e.buf[lengths+8:], uint32(len(text)))
 		e.buf = append(e.buf, text...)
 	}
-	return e.closeWithTensors(start, r.Inputs)
+	return e.closeWithTensors(start, r.Inputs, nil)
 }
 
 // parameters appends parameters as a JSON object, if there are any, and writes its length at field.
@@ -202,11 +202,16 @@ func (e *Encoder) parameters(field int, params []infer.Parameter) {
 	binary.LittleEndian.PutUint32(e.buf[field:], uint32(len(e.buf)-at))
 }
 
-// closeWithTensors ends the record that began at start with the records of tensors.
-func (e *Encoder) closeWithTensors(start int, tensors []tensor.Tensor) error {
+// closeWithTensors ends the record that began at start with the records of tensors, then those of states.
+func (e *Encoder) closeWithTensors(start int, tensors, states []tensor.Tensor) error {
 	e.pad()
 	for i := range tensors {
-		if err := e.tensor(&tensors[i]); err != nil {
+		if err := e.tensor(&tensors[i], 0); err != nil {
+			return err
+		}
+	}
+	for i := range states {
+		if err := e.tensor(&states[i], tensorState); err != nil {
 			return err
 		}
 	}
@@ -252,11 +257,12 @@ func (e *Encoder) Failure(err error) {
 func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	start := len(e.buf)
 	var flags, code uint32
-	text, outputs := "", resp.Outputs
+	text, outputs, states := "", resp.Outputs, resp.States
 	switch {
 	case resp.Err != nil:
-		flags, code, text, outputs = responseError, uint32(status.CodeOf(resp.Err)), resp.Err.Error(), nil
-	case len(outputs) == 0 && resp.Final:
+		flags, code, text = responseError, uint32(status.CodeOf(resp.Err)), resp.Err.Error()
+		outputs, states = nil, nil
+	case len(outputs)+len(states) == 0 && resp.Final:
 		flags = responseEmpty
 	}
 	if resp.Final {
@@ -265,12 +271,12 @@ func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	e.u32(0)
 	e.u32(flags)
 	e.u64(ticket)
-	e.u16(uint16(len(outputs)))
+	e.u16(uint16(len(outputs) + len(states)))
 	e.u16(uint16(code))
 	e.u32(uint32(len(text)))
 	params := len(e.buf)
 	e.u64(0)
 	e.buf = append(e.buf, text...)
 	e.parameters(params, resp.Parameters)
-	return e.closeWithTensors(start, outputs)
+	return e.closeWithTensors(start, outputs, states)
 }

@@ -52,6 +52,9 @@ const (
 	inUp
 )
 
+// tensorState is the flag of a tensor in a response that is an implicit state of the sequence.
+const tensorState = 1
+
 // Flags of a request, a response and a BLS request.
 const (
 	requestTraced = 4

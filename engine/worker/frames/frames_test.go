@@ -309,3 +309,83 @@ func FuzzFrames(f *testing.F) {
 		_, _ = parseParameters(body, nil)
 	})
 }
+
+// The server sets the states in a response, unless they come late or the model has none. A state of another type is an
+// error of the request.
+func TestStatesOfAResponse(t *testing.T) {
+	spec := infer.StateSpec{Input: "IN", Output: "S", DataType: tensor.Uint8, Shape: []int64{1}, Initial: []byte{7}}
+	for _, tt := range []struct {
+		name string
+		dt   tensor.DataType
+		late bool
+		none bool
+		want byte
+		err  string
+	}{
+		{name: "set", dt: tensor.Uint8, want: 9},
+		{name: "late", dt: tensor.Uint8, late: true, want: 7},
+		{name: "a model without states", dt: tensor.Uint8, none: true},
+		{name: "another type", dt: tensor.Int8, want: 7, err: "state 'S' has data-type 'INT8'"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent := &infer.Response{Final: true, States: []tensor.Tensor{
+				{Name: "S", DataType: tt.dt, Shape: []int64{1}, Data: []byte{9}}}}
+			r := infer.New()
+			defer r.Release()
+			states := infer.NewStates([]infer.StateSpec{spec})
+			if !tt.none {
+				r.States = states
+			}
+			got := r.NewResponse()
+			d, _ := testDecoder(t)
+			decodeResponse(t, d, sent, r, got, tt.late)
+			if len(got.Outputs) != 0 {
+				t.Errorf("the state is an output: %v", got.Outputs)
+			}
+			if (got.Err == nil) != (tt.err == "") || got.Err != nil && !strings.Contains(got.Err.Error(), tt.err) {
+				t.Errorf("the error is %v, want %q", got.Err, tt.err)
+			}
+			if tt.none {
+				return
+			}
+			next := infer.New()
+			defer next.Release()
+			states.Feed(next)
+			if data := next.Inputs[0].Data; data[0] != tt.want {
+				t.Errorf("the next request has the state %d, want %d", data[0], tt.want)
+			}
+		})
+	}
+}
+
+// decodeResponse encodes sent as a process does, and decodes it into got.
+func decodeResponse(t *testing.T, d *Decoder, sent *infer.Response, r *infer.Request, got *infer.Response, late bool) {
+	t.Helper()
+	e := Encoder{Arena: testArena(t), ToServer: true}
+	e.Begin()
+	e.Responses(1)
+	if err := e.Response(sent, 1); err != nil {
+		t.Fatal(err)
+	}
+	packet, err := e.Finish(KindResponses, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, err := d.Open(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	all, err := ReadResponses(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := all.Next()
+	if err != nil || rec.Empty() {
+		t.Fatalf("the record is empty: %v, %v", rec.Empty(), err)
+	}
+	rec.Late = late
+	if err := d.Response(&rec, r, got); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -93,6 +93,7 @@ TRITONBACKEND_Model *nt_new_model(TRITONBACKEND_Backend *b, const char *name, co
   m->version = version;
   m->completes = completes;
   nt_message(&m->config, config);
+  the_model = m;
   return m;
 }
 

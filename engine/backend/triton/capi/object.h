@@ -65,7 +65,12 @@ struct TRITONBACKEND_Model {
   bool completes;  // its configuration may be completed
   bool changed;    // it has been
   void *state;
+  char **states;  // the output names of the implicit states of its sequences
+  uint32_t state_count;
 };
+
+// the_model is the model of this process; NULL: there is none yet.
+extern TRITONBACKEND_Model *the_model;
 
 struct TRITONBACKEND_ModelInstance {
   TRITONBACKEND_Model *model;
@@ -108,9 +113,17 @@ struct TRITONBACKEND_Request {
   TRITONBACKEND_Input *inputs;
   TRITONSERVER_Parameter *parameters;
   const char **outputs;
-  uint32_t input_count, output_count, parameter_count;
+  TRITONBACKEND_State **states;  // which the backend has made; they are freed with the request
+  uint32_t input_count, output_count, parameter_count, state_count;
 };
 
+// A state that follows the request in its sequence.
+struct TRITONBACKEND_State {
+  TRITONBACKEND_Output *value;
+  bool updated;  // the backend has set it
+};
+
+// An output of a response, or the value of a state.
 struct TRITONBACKEND_Output {
   char *name;
   int type;
@@ -151,6 +164,13 @@ void clear_parameter(TRITONSERVER_Parameter *p);
 // parameter_value returns the address of a parameter's value.
 const void *parameter_value(const TRITONSERVER_Parameter *p);
 
+// new_output makes an output without data, and free_output frees it with its data.
+TRITONBACKEND_Output *new_output(const char *name, int type, const int64_t *shape, uint32_t dims);
+void free_output(TRITONBACKEND_Output *o);
+// free_states frees the states of a request.
+void free_states(TRITONBACKEND_Request *q);
+// new_data makes the memory of an output, which the server can read. Arguments: those of TRITONBACKEND_OutputBuffer.
+error new_data(TRITONBACKEND_Output *o, void **data, uint64_t size, int *memory, int64_t *memory_id);
 // push_event hands an event to Go. Events of one thread stay in order.
 void push_event(event *e);
 // retain_request and release_request count references; the last one frees it.

@@ -81,13 +81,24 @@ type Model struct {
 	c *C.TRITONBACKEND_Model
 }
 
-// NewModel initializes a model. config is its whole configuration as JSON, folder its folder. completes: the backend
-// may complete the configuration. Errors: those of the backend.
-func (b *Backend) NewModel(name, folder string, version int64, config string, completes bool) (*Model, error) {
+// Setup says what a model is.
+type Setup struct {
+	Name, Folder string
+	Version      int64
+	Config       string   // the whole configuration, as JSON
+	Completes    bool     // the backend may complete the configuration
+	States       []string // the output names of the implicit states that the backend may set
+}
+
+// NewModel initializes the model, of which a process has one. Errors: those of the backend.
+func (b *Backend) NewModel(s Setup) (*Model, error) {
 	var t texts
 	defer t.free()
-	m := &Model{b: b, c: C.nt_new_model(b.c, t.of(name), t.of(folder), C.uint64_t(version), t.of(config),
-		C.bool(completes))}
+	m := &Model{b: b, c: C.nt_new_model(b.c, t.of(s.Name), t.of(s.Folder), C.uint64_t(s.Version), t.of(s.Config),
+		C.bool(s.Completes))}
+	for _, name := range s.States {
+		C.nt_add_state(m.c, t.of(name))
+	}
 	if err := goError(C.nt_model_initialize(&b.l.entries, m.c)); err != nil {
 		return nil, err
 	}
@@ -183,6 +194,34 @@ func (q Request) Cancel() { C.nt_cancel(q.c) }
 // Release drops the reference.
 func (q Request) Release() { C.release_request(q.c) }
 
+// MoveStates moves the implicit states that the backend has set into resp, which is the final response.
+func (q Request) MoveStates(resp *infer.Response) {
+	for _, s := range unsafe.Slice(q.c.states, q.c.state_count) {
+		if !s.updated {
+			continue
+		}
+		o := s.value
+		shape := slices.Clone(unsafe.Slice((*int64)(unsafe.Pointer(o.shape)), o.dims))
+		data, buf := takeOutput(o)
+		if buf == nil {
+			data = slices.Clone(data)
+		}
+		resp.States = append(resp.States, tensor.Tensor{Name: C.GoString(o.name),
+			DataType: tensor.DataType(o._type), Shape: shape, Data: data, Buf: buf})
+	}
+}
+
+// takeOutput returns the data of an output. If it is in shared memory, the caller gets the reference on its buffer, and
+// the output has no data any more; otherwise the buffer is nil, and the data is freed with the output.
+func takeOutput(o *C.TRITONBACKEND_Output) ([]byte, *tensor.Buffer) {
+	if o.reserved == 0 {
+		return unsafe.Slice((*byte)(o.data), o.size), nil
+	}
+	buf := takeReserved(uint64(o.reserved))
+	o.reserved, o.data = 0, nil
+	return buf.Bytes()[:o.size:o.size], buf
+}
+
 // Event is something that a backend has done with a request. Response is nil when it has released the request.
 type Event struct {
 	Handle     uint64
@@ -229,13 +268,9 @@ func (p *Response) Move(resp *infer.Response) {
 	for _, o := range unsafe.Slice(p.c.outputs, p.c.output_count) {
 		name := C.GoString(o.name)
 		shape := unsafe.Slice((*int64)(unsafe.Pointer(o.shape)), o.dims)
-		data := unsafe.Slice((*byte)(o.data), o.size)
-		buf := left.Retain()
-		if o.reserved != 0 {
-			buf.Release()
-			buf = takeReserved(uint64(o.reserved))
-			data = buf.Bytes()[:o.size:o.size]
-			o.reserved, o.data = 0, nil
+		data, buf := takeOutput(o)
+		if buf == nil {
+			buf = left.Retain()
 		}
 		resp.AddOutput(name, tensor.DataType(o._type), shape, data, buf)
 	}

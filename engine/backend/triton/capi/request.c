@@ -14,6 +14,7 @@ void release_request(TRITONBACKEND_Request *q) {
   free(q->inputs);
   free(q->parameters);
   free(q->outputs);
+  free_states(q);
   free(q);
 }
 

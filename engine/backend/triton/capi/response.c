@@ -84,7 +84,17 @@ error TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response **r, TRITONBAC
   return NULL;
 }
 
-static void free_output(TRITONBACKEND_Output *o) {
+TRITONBACKEND_Output *new_output(const char *name, int type, const int64_t *shape, uint32_t dims) {
+  TRITONBACKEND_Output *o = must_have(calloc(1, sizeof *o));
+  o->name = copy_text(name);
+  o->type = type;
+  o->dims = dims;
+  o->shape = must_have(calloc(dims + 1, sizeof *o->shape));
+  if (dims > 0) memcpy(o->shape, shape, dims * sizeof *shape);
+  return o;
+}
+
+void free_output(TRITONBACKEND_Output *o) {
   if (o->reserved != 0)
     host_unreserve(o->reserved);
   else
@@ -144,20 +154,13 @@ error TRITONBACKEND_ResponseSetDoubleParameter(TRITONBACKEND_Response *r, const 
 
 error TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *r, TRITONBACKEND_Output **output, const char *name,
     int type, const int64_t *shape, uint32_t dims) {
-  TRITONBACKEND_Output *o = must_have(calloc(1, sizeof *o));
-  o->name = copy_text(name);
-  o->type = type;
-  o->dims = dims;
-  o->shape = must_have(calloc(dims + 1, sizeof *o->shape));
-  if (dims > 0) memcpy(o->shape, shape, dims * sizeof *shape);
   r->outputs = must_have(realloc(r->outputs, (r->output_count + 1) * sizeof *r->outputs));
-  r->outputs[r->output_count++] = *output = o;
+  r->outputs[r->output_count++] = *output = new_output(name, type, shape, dims);
   return NULL;
 }
 
 // Outputs that do not travel in a packet are made in memory that the server reads, so that they are not copied again.
-error TRITONBACKEND_OutputBuffer(
-    TRITONBACKEND_Output *o, void **data, uint64_t size, int *memory, int64_t *memory_id) {
+error new_data(TRITONBACKEND_Output *o, void **data, uint64_t size, int *memory, int64_t *memory_id) {
   *memory = MEMORY_CPU;
   *memory_id = 0;
   if (o->data != NULL)
@@ -171,6 +174,11 @@ error TRITONBACKEND_OutputBuffer(
   o->attributes.size = o->size = size;
   *data = o->data;
   return NULL;
+}
+
+error TRITONBACKEND_OutputBuffer(
+    TRITONBACKEND_Output *o, void **data, uint64_t size, int *memory, int64_t *memory_id) {
+  return new_data(o, data, size, memory, memory_id);
 }
 
 error TRITONBACKEND_OutputBufferAttributes(TRITONBACKEND_Output *o, TRITONSERVER_BufferAttributes **attributes) {
