@@ -11,7 +11,7 @@ import (
 )
 
 // Guard limits the connections of a net/http server, and how long their clients may hang. Reading a body that stops
-// arriving fails after a while, and so does writing a response that the client does not read. At the limit, a new
+// arriving, or arrives too slowly, fails after a while, and so does writing a response that the client does not read. At the limit, a new
 // connection takes the place of the one that has waited longest for its client. If none waits, the new one gets 503.
 // Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for concurrent use.
 type Guard struct {
@@ -28,6 +28,10 @@ type Guard struct {
 const (
 	// closingStall is how long a client may hang while the server shuts down.
 	closingStall = 3 * time.Second
+	// A client hangs if less than a sixteenth of a body arrives in the time, or mostProgress bytes if that is less. A
+	// body whose length is not known needs unknownProgress. The inference port of HTTP has the same rule.
+	mostProgress    = 64 << 10
+	unknownProgress = 1 << 10
 	// minWait is how long a connection must have waited for its client before a new one may take its place.
 	minWait = 250 * time.Millisecond
 )
@@ -171,7 +175,11 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w), client: r.RemoteAddr}
+		b := &patientBody{ReadCloser: r.Body, g: g, control: http.NewResponseController(w), client: r.RemoteAddr,
+			wanted: unknownProgress}
+		if r.ContentLength >= 0 {
+			b.wanted = min(r.ContentLength/16, mostProgress)
+		}
 		r.Body = b
 		_ = b.control.SetReadDeadline(time.Now().Add(g.stall())) // if next does not read the body, the server does
 		g.track(b, true)
@@ -208,18 +216,28 @@ func (g *Guard) track(b *patientBody, on bool) {
 	}
 }
 
-// patientBody is the body of a request. Reading it fails with a timeout if nothing arrives for Guard.stall.
+// patientBody is the body of a request. Reading it fails with a timeout when the client was waited for during
+// Guard.stall, and less than wanted bytes arrived meanwhile. One goroutine reads it.
 type patientBody struct {
 	io.ReadCloser
 	g       *Guard
 	control *http.ResponseController
 	client  string // its address
 	ended   atomic.Bool
+
+	wanted  int64         // bytes
+	arrived int64         // since waited was 0
+	waited  time.Duration // for the client; not while the handler does something else
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(b.g.stall())) // fails only if the connection is closed, as below
+	begin := time.Now()
+	_ = b.control.SetReadDeadline(begin.Add(b.g.stall() - b.waited)) // fails only if the connection is closed, as below
 	n, err := b.ReadCloser.Read(p)
+	b.waited += time.Since(begin)
+	if b.arrived += int64(n); n > 0 && b.arrived >= b.wanted {
+		b.arrived, b.waited = 0, 0
+	}
 	if errors.Is(err, io.EOF) && b.ended.CompareAndSwap(false, true) {
 		b.g.work(b.client, 1)
 		_ = b.control.SetReadDeadline(time.Time{}) // the server notices by reading on that the client left

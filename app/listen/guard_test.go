@@ -106,6 +106,36 @@ func TestA27SlowBodyAndLongHandler(t *testing.T) {
 	}
 }
 
+// A body of which only some bytes come is given up: each byte alone is no progress.
+func TestA27BodyThatDrips(t *testing.T) {
+	for _, length := range []string{"Content-Length: 100000", "Transfer-Encoding: chunked"} {
+		t.Run(length, func(t *testing.T) {
+			ended := make(chan error, 1)
+			_, _, dial := guardedServer(t, 10, 300*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				ended <- err
+			})
+			c := dial()
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n")
+			drip := time.NewTicker(10 * time.Millisecond)
+			defer drip.Stop()
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-drip.C {
+				if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
+					break
+				}
+			}
+			select {
+			case err := <-ended:
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the body ends with %v", err)
+				}
+			default:
+				t.Error("the body is still being read after 20 seconds")
+			}
+		})
+	}
+}
+
 func TestA27ReaderThatDoesNotRead(t *testing.T) {
 	ended := make(chan error, 1)
 	_, _, dial := guardedServer(t, 10, 300*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
