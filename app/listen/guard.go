@@ -11,9 +11,10 @@ import (
 )
 
 // Guard limits the connections of a net/http server, and how long their clients may hang. Reading a body that stops
-// arriving, or arrives too slowly, fails after a while, and so does writing a response that the client does not read. At the limit, a new
-// connection takes the place of the one that has waited longest for its client. If none waits, the new one gets 503.
-// Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for concurrent use.
+// arriving, or arrives too slowly, fails after a while. So does writing a response that the client does not read. At
+// the limit, a new connection takes the place of the one that has waited longest for its client. If none waits, the new
+// one gets 503. Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for
+// concurrent use.
 type Guard struct {
 	connections int           // the limit
 	patience    time.Duration // how long a client may hang
