@@ -35,7 +35,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop package test-package setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -47,6 +47,7 @@ help:
 	@echo "  make build     build/bin/nereid, one self-contained file"
 	@echo "  make desktop   build/bin/nereid-desktop, the same with the window"
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
+	@echo "  make package-arm64   those of nereid for arm64, with a cross compiler, in build/bin/packages-arm64"
 	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
@@ -67,6 +68,7 @@ help:
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
 	@echo "  make test-package   install the packages into a clean Debian and use them; as root (300 MB, once)"
+	@echo "  make test-arm64     serve models-sample from the package for arm64, emulated by qemu (140 MB, once)"
 	@echo "  make test-image     start the container image with crun, as Triton's is started; as root"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
@@ -157,6 +159,28 @@ package: build desktop setup-nfpm
 	for name in nereid nereid-desktop; do \
 	  go run ./build/tools/package -name $$name -program build/bin/$$name -generator build/bin/nereid -version "$(VERSION)"; \
 	done
+
+# The program for arm64 has ONNX Runtime's library for it, but no CUDA shared memory. The window would need WebKit's
+# libraries for arm64.
+ARM64 := $(CACHE)/arm64
+$(ARM64)/overlay.json: build/setup/onnxruntime.py | $(PY)
+	build/setup/system.sh arm64
+	$(PY) build/setup/onnxruntime.py $(CACHE)/onnxruntime $(ARM64)/lib aarch64
+	printf '{"Replace": {"%s.zst": "%s.zst"}}\n' engine/backend/onnxruntime/lib/libonnxruntime.so $(ARM64)/lib/libonnxruntime.so >$@
+package-arm64: build setup-nfpm $(ARM64)/overlay.json
+	CC=aarch64-linux-gnu-gcc GOARCH=arm64 CGO_ENABLED=1 go build -overlay $(ARM64)/overlay.json -tags $(TAGS) -ldflags "$(LDFLAGS)" \
+	  -o build/bin/arm64/nereid .
+	rm -rf build/bin/packages-arm64; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./build/tools/package -arch arm64 \
+	  -program build/bin/arm64/nereid -generator build/bin/nereid -version "$(VERSION)" -out build/bin/packages-arm64
+
+# A Debian for arm64: packages are unpacked and not configured, so the link to BLAS is made here.
+$(ARM64)/root.tar:
+	build/setup/system.sh arm64
+	@mkdir -p $(@D)
+	mmdebstrap --variant=extract --architectures=arm64 --include=libstdc++6,python3-minimal,python3-numpy,coreutils,dash \
+	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev bookworm $@
+test-arm64: package-arm64 setup-python $(ARM64)/root.tar
+	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
 
 # What the program needs of Debian, with Python for Python models; the user, the folder of the models, and no package lists.
 IMAGE_BASE := $(CACHE)/image-base.tar

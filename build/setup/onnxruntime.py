@@ -1,6 +1,8 @@
 """Downloads libonnxruntime and writes it, compressed, to the folder from which the program embeds it.
 
-usage: onnxruntime.py WORKDIR OUTDIR
+usage: onnxruntime.py WORKDIR OUTDIR [MACHINE]
+
+MACHINE is x86_64 or aarch64. Without it, the library is for this machine.
 
 The library comes from the PyPI wheel `onnxruntime`. Its version and hashes are pinned below; other files are refused.
 Writes libonnxruntime.so.zst and libonnxruntime.version to OUTDIR. Needs the package zstandard.
@@ -48,7 +50,7 @@ def sha256(path: pathlib.Path) -> str:
 
 def main() -> None:
     work, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    machine = platform.machine()
+    machine = sys.argv[3] if len(sys.argv) > 3 else platform.machine()
     if machine not in WHEELS:
         sys.exit(f"no pinned onnxruntime wheel for {machine}; known: {', '.join(WHEELS)}")
     work.mkdir(parents=True, exist_ok=True)

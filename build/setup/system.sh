@@ -3,6 +3,7 @@
 #   test     the programs that the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
 #   desktop  the libraries of the desktop window
 #   package  the programs that make test-package starts
+#   arm64    the cross compiler and what make test-arm64 starts
 #   image    the programs that make image and make test-image start
 # As root it installs missing packages. Otherwise it prints the command to run and exits with status 1.
 set -euo pipefail
@@ -35,11 +36,17 @@ for group in "$@"; do
       need_command rpm rpm
       need_command man man-db
       ;;
+    arm64)
+      need_command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+      [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing+=(libc6-dev-arm64-cross)
+      need_command qemu-aarch64-static qemu-user-static
+      need_command mmdebstrap mmdebstrap
+      ;;
     image)
       need_command mmdebstrap mmdebstrap
       need_command crun crun
       ;;
-    *) echo "system.sh: unknown group '$group', want test, desktop, package or image" >&2; exit 2 ;;
+    *) echo "system.sh: unknown group '$group', want test, desktop, package, arm64 or image" >&2; exit 2 ;;
   esac
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

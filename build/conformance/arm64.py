@@ -1,0 +1,83 @@
+"""The package for arm64 with the programs of an arm64 Debian, emulated by qemu: models-sample served, ONNX and Python.
+
+make test-arm64 runs this on another machine. ROOT_TAR names the Debian, PACKAGES the folder of the package. The emulator
+is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is."""
+
+import base64
+import glob
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
+
+from harness import ROOT, Server, copy_tree
+
+LIMIT = 300  # seconds, for an emulated server on a loaded machine
+# There is no /sys: ONNX Runtime looks there for the processor, and the emulator shows that of the host; it would crash.
+ENTER = """set -e
+mount -t binfmt_misc none "$1/binfmt" && cat /usr/lib/binfmt.d/qemu-aarch64.conf >"$1/binfmt/register"
+for folder in /proc /dev "$1/work"; do mkdir -p "$1/root$folder"; mount --rbind "$folder" "$1/root$folder"; done
+root="$1/root"; shift; exec chroot "$root" "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def enter(tmp_path_factory):
+    """The folder that both sides see under the same name, and how a command starts that runs in the Debian."""
+    base = tmp_path_factory.mktemp("arm64")
+    for name in ("root", "work", "binfmt"):
+        (base / name).mkdir()
+    subprocess.run(["tar", "-xf", os.environ["ROOT_TAR"], "-C", base / "root", "--no-same-owner", "--exclude=./dev/*"],
+                   check=True)
+    (deb,) = glob.glob(os.environ["PACKAGES"] + "/nereid_*_arm64.deb")
+    subprocess.run(["dpkg-deb", "-x", deb, base / "root"], check=True)
+    copy_tree(ROOT / "models-sample", base / "work/models")
+    user = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "enter", str(base)]
+    return base / "work", ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"] + user
+
+
+@pytest.fixture(scope="module")
+def server(enter):
+    work, command = enter
+    with Server(work / "models", work, command=[*command, "/usr/bin/nereid", "serve"], limit=LIMIT) as s:
+        yield s
+
+
+def test_the_program_is_for_arm64(enter):
+    work, command = enter
+    with open(work.parent / "root/usr/bin/nereid", "rb") as f:
+        assert struct.unpack_from("<H", f.read(20), 18) == (183,)  # EM_AARCH64
+    machine = [*command, "/usr/bin/python3", "-c", "import platform; print(platform.machine())"]
+    assert subprocess.run(machine, check=True, text=True, capture_output=True).stdout.strip() == "aarch64"
+
+
+def pictures():
+    for path in sorted(pathlib.Path(ROOT / "models-sample/digits/requests").glob("grey_28*.json")):
+        saved = json.loads(path.read_text())
+        (image,) = saved["inputs"]
+        yield saved["label"], np.frombuffer(base64.b64decode(image["b64"]), np.float32).reshape(image["shape"])
+
+
+@pytest.mark.parametrize("protocol", [httpclient, grpcclient], ids=["http", "grpc"])
+def test_all_samples_answer(server, protocol):
+    client = protocol.InferenceServerClient(server.http if protocol is httpclient else server.grpc)
+    samples = {p.parent.name for p in (ROOT / "models-sample").glob("*/config.pbtxt")}
+    assert samples and [name for name in samples if not client.is_model_ready(name)] == []
+    labels = (ROOT / "models-sample/digits/labels.txt").read_text().split()
+    seen = 0
+    for label, image in pictures():
+        onnx = protocol.InferInput("image", list(image.shape), "FP32")
+        onnx.set_data_from_numpy(image)
+        assert labels[client.infer("digits", [onnx]).as_numpy("scores").argmax()] == label
+        pixels = np.rint(image.reshape(1, 28, 28) * 255).astype(np.uint8)
+        python = protocol.InferInput("image", [1, 28, 28], "UINT8")
+        python.set_data_from_numpy(pixels)
+        assert client.infer("digits_py", [python]).as_numpy("label").ravel()[0].decode() == label
+        seen += 1
+    assert seen >= 4
