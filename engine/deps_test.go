@@ -130,6 +130,7 @@ var layers = map[string]int{
 	"app/control":                 9,
 	"app/desktop":                 9,
 	"app/options":                 9,
+	"app/monitoring":              8,
 	"app/support":                 9,
 
 	"app/backends": 10,
@@ -162,6 +163,7 @@ var sideways = map[string][]string{
 	},
 	"app/alerts":            {"app/history"},
 	"app/control":           {"app/support"},
+	"app/monitoring":        {"app/alerts"},
 	"app/console/alerts":    {"app/console/catalog", "app/console/rest"},
 	"app/console/folders":   {"app/console/rest"},
 	"app/console/catalog":   {"app/console/folders", "app/console/rest"},

@@ -447,6 +447,18 @@ func (w *Watch) Limits(ctx context.Context, model string) (map[Kind]float64, err
 	return baseline(ctx, w.o.Store, model, time.Now())
 }
 
+// InForce returns the limits that hold for a model, without those that its user switched off.
+func (w *Watch) InForce(ctx context.Context, model string) (map[Kind]float64, error) {
+	usual, err := w.Limits(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	own := w.Rules(model)
+	out := merge(usual, own)
+	maps.DeleteFunc(out, func(k Kind, _ float64) bool { return own.Rules[k].Off })
+	return out, nil
+}
+
 // Dismiss ends an open alert. It returns store.ErrNotFound if there is none.
 func (w *Watch) Dismiss(ctx context.Context, id int64) error {
 	w.mu.Lock()

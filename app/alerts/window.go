@@ -14,8 +14,10 @@ const (
 	restartWindow = 10 * time.Minute
 	// forgets is after how long without evidence an alert ends.
 	forgets = 15 * time.Minute
-	// least is how many requests a window must have: of failures, and of times.
-	leastFailing, leastSlow = 20, 100
+	// LeastFailing is how many requests a minute must have for the rule of failures.
+	LeastFailing = 20
+	// LeastSlow is how many requests a minute must have for the rule of times.
+	LeastSlow = 100
 	// leastReadings is how many readings in a row the rule of memory takes; they are ten seconds apart.
 	leastReadings = 3
 )
@@ -59,7 +61,7 @@ func (v *watched) failing(limit float64) finding {
 	for i := range v.seconds {
 		failed, n = failed+failures(&v.seconds[i].sample), n+counted(&v.seconds[i].sample)
 	}
-	if n < leastFailing {
+	if n < LeastFailing {
 		return finding{}
 	}
 	low, _ := wilson(failed, n)
@@ -76,7 +78,7 @@ func (v *watched) slow(limit float64) finding {
 		}
 	}
 	n := int64(all.Count())
-	if n < leastSlow {
+	if n < LeastSlow {
 		return finding{}
 	}
 	above := int64(all.Above(time.Duration(limit * 1000)))

@@ -38,6 +38,8 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests)},
 		{"GET", "/api/alerts", rest.Reply(c.alerts.List)},
 		{"POST", "/api/alerts/{id}/dismiss", rest.Reply(c.alerts.Dismiss)},
+		{"GET", "/api/monitoring/dashboard", rest.Raw(c.alerts.Dashboard)},
+		{"GET", "/api/monitoring/rules", rest.Raw(c.alerts.PrometheusRules)},
 		{"GET", "/api/webhook", rest.Reply(c.alerts.WebhookState)},
 		{"PUT", "/api/webhook", rest.Call(c.alerts.SetWebhook)},
 		{"POST", "/api/webhook/test", rest.Reply(c.alerts.TestWebhook)},

@@ -71,6 +71,16 @@ export async function charts({ base, page, report, models }) {
     report.check((await saved("PNG")).subarray(1, 4).toString() === "PNG", "the picture is a PNG");
   });
 
+  await report.step("a dashboard for Grafana and alert rules for Prometheus are saved", async () => {
+    await page.goto(`${base}/#/server`);
+    const saved = async (name) => {
+      const [d] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name, exact: true }).click()]);
+      return fs.readFileSync(await d.path(), "utf8");
+    };
+    report.check(JSON.parse(await saved("Save the dashboard")).title === "Nereid", "the dashboard is JSON with a title");
+    report.check((await saved("Save the alert rules")).startsWith("groups:\n"), "the rules are a file of groups");
+  });
+
   await report.step("events follow the time of the charts", async () => {
     await page.goto(`${base}/#/history?range=24h`);
     await page.locator("main td.text").first().waitFor();

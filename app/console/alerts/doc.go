@@ -1,2 +1,3 @@
-// Package alerts serves the alerts of the models, their rules, and the webhook to the page.
+// Package alerts serves the alerts of the models, their rules, the webhook, and both as files for Prometheus
+// and Grafana.
 package alerts

@@ -9,6 +9,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/rest"
+	"nereid/app/monitoring"
 )
 
 // Handler serves the routes of alerts.
@@ -118,6 +119,42 @@ func (h *Handler) SetRules(r *http.Request, req *api.SetAlertRules) (out api.Ale
 		return out, err
 	}
 	return h.Rules(r)
+}
+
+// Dashboard replies with a dashboard for Grafana.
+func (h *Handler) Dashboard(w http.ResponseWriter, _ *http.Request) error {
+	content, err := monitoring.Dashboard()
+	if err != nil {
+		return err
+	}
+	return send(w, "application/json", "nereid-dashboard.json", content)
+}
+
+// PrometheusRules replies with alerting rules that have the limits in force.
+func (h *Handler) PrometheusRules(w http.ResponseWriter, r *http.Request) error {
+	if err := h.off(); err != nil {
+		return err
+	}
+	var all []monitoring.Limits
+	for _, m := range h.Catalog.All() {
+		limits, err := h.Watch.InForce(r.Context(), m.Name)
+		if err != nil {
+			return err
+		}
+		all = append(all, monitoring.Limits{Model: m.Name, Limits: limits})
+	}
+	content, err := monitoring.Rules(all)
+	if err != nil {
+		return err
+	}
+	return send(w, "application/yaml", "nereid-rules.yml", content)
+}
+
+func send(w http.ResponseWriter, kind, name string, content []byte) error {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, err := w.Write(content)
+	return err
 }
 
 // WebhookState returns the webhook without its secret.
