@@ -22,8 +22,16 @@ import (
 // openData opens the data folder. Triton keeps nothing, starts without a home, and can run twice on one machine. So if
 // the program has Triton's name and the user chose no data folder, a temporary one replaces a folder that cannot be
 // opened. A folder that may hold tokens is never replaced: they would not be asked for.
+//
+// A server inside another program uses the user's data folder only if it is told to.
 func (s *server) openData(context.Context) error {
 	var err error
+	if s.c.Embedded && s.c.DefaultDataDir {
+		if s.data, err = datadir.OpenTemporary(); err == nil {
+			s.c.DataDir = s.data.Path
+		}
+		return err
+	}
 	if s.data, err = datadir.Open(s.c.DataDir); err != nil {
 		if !s.c.AsTriton || !s.c.DefaultDataDir || !access.HasNone(s.c.DataDir) {
 			return err
@@ -101,7 +109,7 @@ func (r *repositories) close() {
 func (s *server) openRepositories(context.Context) error {
 	o := &s.c.Engine
 	if len(o.Repositories) == 0 {
-		if s.c.AsTriton {
+		if s.c.AsTriton || s.c.Embedded {
 			return status.New(status.InvalidArg, "--model-repository must be specified")
 		}
 		own := s.data.Join("models")

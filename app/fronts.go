@@ -146,7 +146,7 @@ func (f *fronts) wrapTLS(name string, l net.Listener) net.Listener {
 
 func (s *server) openMetrics() (err error) {
 	f := s.fronts
-	if !f.c.Listen.Metrics.On {
+	if !f.c.Listen.Metrics.On && !f.c.Embedded {
 		return nil
 	}
 	o := f.c.Metrics
@@ -167,6 +167,9 @@ func (s *server) openMetrics() (err error) {
 	o.GPUMemory, o.PinnedBytes = s.backends.GPUMemory, f.c.GPUMemory.PinnedBytes
 	if f.exporter, err = metrics.New(o); err != nil {
 		return err
+	}
+	if !f.c.Listen.Metrics.On {
+		return nil
 	}
 	f.metrics = &http.Server{
 		Handler: f.guards["metrics"].Handler(

@@ -111,8 +111,9 @@ func serve(ctx context.Context, c *options.Config, stderr io.Writer, around *she
 	if err := s.open(ctx); err != nil {
 		return errors.Join(creating(err), s.end())
 	}
-	err = s.start(ctx)
-	if err == nil {
+	if err = s.start(ctx); err != nil {
+		err = creating(err)
+	} else {
 		s.notify("READY=1")
 		err = s.wait(ctx, reload)
 	}
@@ -197,17 +198,17 @@ func (s *server) start(ctx context.Context) error {
 	s.tasks.spawn(func() error { return s.network.run(run) })
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
-		return creating(err)
+		return err
 	}
 	s.logTables()
 	if len(s.engine.StartFailures()) > 0 && ctx.Err() == nil {
 		if s.c.ExitOnError {
-			return creating(status.New(status.Internal, "failed to load all models"))
+			return status.New(status.Internal, "failed to load all models")
 		}
 		s.log.Error("Internal: failed to load all models")
 	}
 	if err := s.fronts.checkVertexAI(); err != nil {
-		return creating(err)
+		return err
 	}
 	s.fronts.announce()
 	return nil

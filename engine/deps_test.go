@@ -142,7 +142,8 @@ var layers = map[string]int{
 	"app/command/terminal": 11,
 	"app/command/tune":     11,
 
-	"app": 12, // wiring only
+	"app":         12, // wiring only
+	"app/library": 13, // the server inside another program
 }
 
 var sideways = map[string][]string{

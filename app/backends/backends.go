@@ -68,9 +68,11 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	s.launcher = worker.NewLauncher(worker.Options{
 		Env: c.Backends.Env, StartLimit: c.Engine.LoadTimeout, CrashInputs: c.Backends.CrashInputs, Log: log,
 	})
-	exe, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
+	exe, err := c.Backends.Program, error(nil)
+	if exe == "" {
+		if exe, err = os.Executable(); err != nil {
+			return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
+		}
 	}
 	ort, cache := c.Backends.ONNXRuntime, filepath.Join(dataDir, "runtime")
 	ort.RuntimeFolder, ort.CacheFolder = filepath.Join(cache, "onnxruntime"), cache

@@ -1,3 +1,5 @@
+//go:build !cpuonly
+
 package backends
 
 import (

@@ -33,11 +33,18 @@ type Requests struct {
 	Keep   int // how many of them the history keeps
 }
 
+// Role is what the program is; the zero value: nereid.
+type Role struct {
+	// AsTriton: the program was started under the name tritonserver and has its defaults.
+	AsTriton bool
+	// Embedded: the server is inside another program. It opens no port and keeps no history unless the options say so.
+	Embedded bool
+}
+
 // Config is what the command line and the environment say.
 type Config struct {
 	Help bool // the user asked for the usage text
-	// AsTriton: the program was started under the name tritonserver and has its defaults.
-	AsTriton bool
+	Role
 
 	// RequestMemory is how many bytes requests and responses may use; 0: a quarter of the memory.
 	RequestMemory int64
@@ -98,6 +105,7 @@ type RateLimit struct {
 
 // Backends are the options of the backends.
 type Backends struct {
+	Program     string // runs as the processes of models; "": this program
 	Directory   string // holds backends written in Python; "": none
 	ONNXRuntime onnxruntime.Options
 	Python      python.Options
@@ -130,7 +138,7 @@ func Default(asTriton bool) *Config {
 		address = "0.0.0.0"
 	}
 	c := &Config{
-		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
+		Role: Role{AsTriton: asTriton}, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
 		Requests: Requests{Record: true, Keep: 1_000_000},
 		Trace:    trace.Options{Settings: trace.Default()},
 		Log: logging.Options{
@@ -160,9 +168,22 @@ func Default(asTriton bool) *Config {
 // Load reads a command line over the environment, over the configuration file, over the defaults. It completes and
 // checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
-	c := Default(asTriton)
+	return load(Default(asTriton), args, lookup)
+}
+
+// LoadEmbedded is Load for a server inside another program, with tritonserver's answer to models that do not load.
+func LoadEmbedded(args []string, lookup func(string) (string, bool)) (*Config, error) {
+	c := Default(false)
+	c.Embedded, c.ExitOnError, c.History, c.Requests.Record = true, true, false, false
+	for _, e := range c.Listen.All() {
+		e.On = false
+	}
+	return load(c, args, lookup)
+}
+
+func load(c *Config, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	byName := byName(c.table())
-	line, help, lineErr := byName.scan(args, asTriton)
+	line, help, lineErr := byName.scan(args, c.AsTriton)
 	c.Help = help
 	c.readEnvironment(lookup)
 	for _, s := range line {
@@ -176,7 +197,7 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 		file, fileErr = byName.readFile(c.file)
 		file = notInEnvironment(byName.overridden(file, line), lookup)
 	}
-	c.again = func() (*Config, error) { return Load(asTriton, args, lookup) }
+	c.again = func() (*Config, error) { return Load(c.AsTriton, args, lookup) }
 	// In this order, because the later ones have precedence.
 	err := errors.Join(fileErr, c.apply(byName, file), c.readCloud(lookup), lineErr, c.apply(byName, line))
 	if c.Help {
@@ -230,7 +251,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	if c.DataDir == "" {
 		c.DefaultDataDir = true
 		dir, err := DefaultDataDir(lookup)
-		if !c.AsTriton { // which can do without a data folder
+		if !c.AsTriton && !c.Embedded { // which can do without a data folder
 			errs = append(errs, err)
 		}
 		c.DataDir = dir
@@ -251,7 +272,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	t := c.Trace.Settings
 	fault(t.Level != 0 && t.Rate == 0 && t.Mode == trace.ModeTriton,
 		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")
-	fault(!c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
+	fault(!c.Embedded && !c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
 	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)

@@ -11,9 +11,13 @@ import (
 )
 
 func serverMetadata(s *Server, x *exchange) error {
-	m := s.opt.Engine.ServerMetadata()
-	x.json(tensorjson.Object("name", m.GetName(), "version", m.GetVersion(), "extensions", m.GetExtensions()))
+	x.json(ServerMetadataJSON(s.opt.Engine.ServerMetadata()))
 	return nil
+}
+
+// ServerMetadataJSON is the server's metadata, as clients get it.
+func ServerMetadataJSON(m *inferencepb.ServerMetadataResponse) tensorjson.JSON {
+	return tensorjson.Object("name", m.GetName(), "version", m.GetVersion(), "extensions", m.GetExtensions())
 }
 
 func serverLive(s *Server, x *exchange) error { return x.health(s.opt.Engine.Live()) }
@@ -32,12 +36,12 @@ func (x *exchange) health(ok bool) error {
 }
 
 func modelList(s *Server, x *exchange) error {
-	x.json(indexJSON(s.opt.Engine.RepositoryIndex(false)))
+	x.json(IndexJSON(s.opt.Engine.RepositoryIndex(false)))
 	return nil
 }
 
-// indexJSON lists the models of the repositories. Empty fields are left out.
-func indexJSON(index []*inferencepb.RepositoryIndexResponse_ModelIndex) tensorjson.JSON {
+// IndexJSON lists the models of the repositories, as clients get it. Empty fields are left out.
+func IndexJSON(index []*inferencepb.RepositoryIndexResponse_ModelIndex) tensorjson.JSON {
 	return tensorjson.Array(index, func(m *inferencepb.RepositoryIndexResponse_ModelIndex) tensorjson.JSON {
 		fields := []any{"name", m.GetName()}
 		for _, f := range [...]struct{ key, value string }{
@@ -72,13 +76,18 @@ func modelMetadata(s *Server, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	x.json(ModelMetadataJSON(m))
+	return nil
+}
+
+// ModelMetadataJSON is the metadata of a model, as clients get it.
+func ModelMetadataJSON(m *inferencepb.ModelMetadataResponse) tensorjson.JSON {
 	tensorMetadata := func(t *inferencepb.ModelMetadataResponse_TensorMetadata) tensorjson.JSON {
 		return tensorjson.Object("name", t.GetName(), "datatype", t.GetDatatype(), "shape", t.GetShape())
 	}
-	x.json(tensorjson.Object("name", m.GetName(), "versions", m.GetVersions(), "platform", m.GetPlatform(),
+	return tensorjson.Object("name", m.GetName(), "versions", m.GetVersions(), "platform", m.GetPlatform(),
 		"inputs", tensorjson.Array(m.GetInputs(), tensorMetadata),
-		"outputs", tensorjson.Array(m.GetOutputs(), tensorMetadata)))
-	return nil
+		"outputs", tensorjson.Array(m.GetOutputs(), tensorMetadata))
 }
 
 func modelConfig(s *Server, x *exchange) error {
@@ -106,9 +115,14 @@ func allStatistics(s *Server, x *exchange) error { return s.statistics(x, "", -1
 func (s *Server) statistics(x *exchange, name string, version int64) error {
 	m, err := s.opt.Engine.ModelStatistics(name, version)
 	if err == nil {
-		x.json(tensorjson.Object("model_stats", tensorjson.Array(m.GetModelStats(), statisticsJSON)))
+		x.json(StatisticsJSON(m))
 	}
 	return err
+}
+
+// StatisticsJSON is the statistics of models, as clients get them.
+func StatisticsJSON(m *inferencepb.ModelStatisticsResponse) tensorjson.JSON {
+	return tensorjson.Object("model_stats", tensorjson.Array(m.GetModelStats(), statisticsJSON))
 }
 
 func statisticsJSON(m *inferencepb.ModelStatistics) tensorjson.JSON {

@@ -17,7 +17,7 @@ func repositoryIndex(s *Server, x *exchange) error {
 	return s.withBody(x, func(body []byte) error {
 		ready, err := parseIndex(body)
 		if err == nil {
-			x.json(indexJSON(s.opt.Engine.RepositoryIndex(ready)))
+			x.json(IndexJSON(s.opt.Engine.RepositoryIndex(ready)))
 		}
 		return err
 	})

@@ -9,7 +9,13 @@ import (
 	"nereid/engine/infer"
 )
 
-// The methods in this file are those of capi.Asker. They ask the server.
+// The methods in this file are those of capi.Server and capi.Metrics. They ask the server.
+
+// Live implements capi.Server: a server that has an instance is live.
+func (in *inside) Live() bool { return true }
+
+// Ready implements capi.Server.
+func (in *inside) Ready() bool { return true }
 
 // Infer sends a request to another model.
 func (in *inside) Infer(r *infer.Request) error { return in.peer.Infer(r) }

@@ -6,8 +6,8 @@
 #include "host.h"
 #include "object.h"
 
-// The process is the only server that a backend sees. The type is incomplete: only the address counts.
-static char server;
+// The process is the only server that a backend sees.
+static TRITONSERVER_Server server;
 
 error TRITONBACKEND_BackendName(TRITONBACKEND_Backend *b, const char **name) {
   *name = b->name;
@@ -122,7 +122,7 @@ error TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *m, uint32_t version, TRI
 }
 
 error TRITONBACKEND_ModelServer(TRITONBACKEND_Model *m, TRITONSERVER_Server **s) {
-  *s = (TRITONSERVER_Server *)&server;
+  *s = &server;
   return NULL;
 }
 

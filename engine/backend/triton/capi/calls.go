@@ -16,9 +16,11 @@ import (
 	"nereid/engine/status"
 )
 
-// Asker is the part of Host that asks the server. Errors are handed to the library.
-type Asker interface {
-	// Infer sends a request to another model, which answers it any number of times.
+// Server is what a TRITONSERVER_Server is for a library or a program. Errors are handed to it.
+type Server interface {
+	Live() bool
+	Ready() bool
+	// Infer sends a request to a model, which answers it any number of times.
 	Infer(r *infer.Request) error
 	ModelReady(name string, version int64) (bool, error)
 	ModelDecoupled(name string, version int64) (bool, error)
@@ -26,7 +28,10 @@ type Asker interface {
 	// names, "file:<path>".
 	LoadModel(name, config string, files map[string][]byte) error
 	UnloadModel(name string, dependents bool) error
+}
 
+// Metrics is where the metrics are that a library makes. Errors are handed to it.
+type Metrics interface {
 	// Family makes a family of metrics and Metric a metric of it; both return the server's number for it.
 	Family(kind MetricKind, name, description string) (uint64, error)
 	Metric(family uint64, labels map[string]string, buckets []float64) (uint64, error)
@@ -46,15 +51,21 @@ const (
 	Histogram
 )
 
-// asked are the requests to other models that are not answered, by their number.
+// asked are the requests that are not answered, by their number.
 var asked struct {
 	sync.Mutex
 	last uint64
 	open map[uint64]*infer.Request // each with a reference
 }
 
+//export host_live
+func host_live(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Live()) }
+
+//export host_ready
+func host_ready(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Ready()) }
+
 //export host_infer
-func host_infer(q *C.TRITONSERVER_InferenceRequest) C.error {
+func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest) C.error {
 	r := goRequest(q)
 	asked.Lock()
 	if asked.open == nil {
@@ -65,7 +76,7 @@ func host_infer(q *C.TRITONSERVER_InferenceRequest) C.error {
 	asked.open[number] = r
 	asked.Unlock()
 	q.sent = C.uint64_t(number)
-	if err := host.Infer(r); err != nil {
+	if err := serverAt(s).Infer(r); err != nil {
 		forgetAsked(number)
 		r.Release()
 		q.sent = 0
@@ -96,21 +107,22 @@ func host_cancel(number C.uint64_t) {
 }
 
 //export host_model_ready
-func host_model_ready(name *C.char, version C.int64_t, ready *C.bool) C.error {
-	is, err := host.ModelReady(C.GoString(name), int64(version))
+func host_model_ready(s *C.TRITONSERVER_Server, name *C.char, version C.int64_t, ready *C.bool) C.error {
+	is, err := serverAt(s).ModelReady(C.GoString(name), int64(version))
 	*ready = C.bool(is)
 	return cError(err)
 }
 
 //export host_model_decoupled
-func host_model_decoupled(name *C.char, version C.int64_t, decoupled *C.bool) C.error {
-	is, err := host.ModelDecoupled(C.GoString(name), int64(version))
+func host_model_decoupled(s *C.TRITONSERVER_Server, name *C.char, version C.int64_t, decoupled *C.bool) C.error {
+	is, err := serverAt(s).ModelDecoupled(C.GoString(name), int64(version))
 	*decoupled = C.bool(is)
 	return cError(err)
 }
 
 //export host_load
-func host_load(name *C.char, parameters **C.TRITONSERVER_Parameter, count C.uint64_t) C.error {
+func host_load(s *C.TRITONSERVER_Server, name *C.char, parameters **C.TRITONSERVER_Parameter,
+	count C.uint64_t) C.error {
 	config, files := "", map[string][]byte{}
 	for _, p := range unsafe.Slice(parameters, count) {
 		key := C.GoString(p.name)
@@ -125,12 +137,12 @@ func host_load(name *C.char, parameters **C.TRITONSERVER_Parameter, count C.uint
 				key))
 		}
 	}
-	return cError(host.LoadModel(C.GoString(name), config, files))
+	return cError(serverAt(s).LoadModel(C.GoString(name), config, files))
 }
 
 //export host_unload
-func host_unload(name *C.char, dependents C.bool) C.error {
-	return cError(host.UnloadModel(C.GoString(name), bool(dependents)))
+func host_unload(s *C.TRITONSERVER_Server, name *C.char, dependents C.bool) C.error {
+	return cError(serverAt(s).UnloadModel(C.GoString(name), bool(dependents)))
 }
 
 //export host_family_new

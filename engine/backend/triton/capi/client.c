@@ -1,4 +1,4 @@
-// Requests of a backend to other models (BLS): how they are made and sent.
+// Requests of a backend to other models (BLS), and those of a program with a server in it: how they are made and sent.
 
 #include "client.h"
 
@@ -270,41 +270,43 @@ error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSE
   if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
     return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
   q->cancelled = false;  // it may have been sent before
-  return host_infer(q);
+  return host_infer(s, q);
 }
 
 error TRITONSERVER_ServerIsLive(TRITONSERVER_Server *s, bool *live) {
-  *live = true;
+  *live = host_live(s);
   return NULL;
 }
 
 error TRITONSERVER_ServerIsReady(TRITONSERVER_Server *s, bool *ready) {
-  *ready = true;
+  *ready = host_ready(s);
   return NULL;
 }
 
 error TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server *s, const char *name, int64_t version, bool *ready) {
-  return host_model_ready(name, version, ready);
+  return host_model_ready(s, name, version, ready);
 }
 
 error TRITONSERVER_ServerModelTransactionProperties(
     TRITONSERVER_Server *s, const char *name, int64_t version, uint32_t *flags, void **unused) {
   if (unused != NULL) *unused = NULL;
   bool decoupled = false;
-  error e = host_model_decoupled(name, version, &decoupled);
+  error e = host_model_decoupled(s, name, version, &decoupled);
   *flags = decoupled ? MODEL_DECOUPLED : MODEL_ONE_TO_ONE;
   return e;
 }
 
 error TRITONSERVER_ServerLoadModelWithParameters(
     TRITONSERVER_Server *s, const char *name, const TRITONSERVER_Parameter **parameters, uint64_t count) {
-  return host_load(name, parameters, count);
+  return host_load(s, name, parameters, count);
 }
 
-error TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *s, const char *name) { return host_load(name, NULL, 0); }
+error TRITONSERVER_ServerLoadModel(TRITONSERVER_Server *s, const char *name) { return host_load(s, name, NULL, 0); }
 
-error TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *s, const char *name) { return host_unload(name, false); }
+error TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server *s, const char *name) {
+  return host_unload(s, name, false);
+}
 
 error TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server *s, const char *name) {
-  return host_unload(name, true);
+  return host_unload(s, name, true);
 }

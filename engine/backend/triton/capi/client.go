@@ -55,7 +55,11 @@ func (w *recordWriter) response(r *infer.Request, resp *infer.Response) {
 	w.number(code)
 	w.text(text)
 	w.text(r.ModelName)
-	w.number(uint64(r.Version))
+	version := r.Version
+	if r.Served != nil { // it is in this process
+		version = r.Served.Version()
+	}
+	w.number(uint64(version))
 	w.text(r.ID)
 	w.number(uint64(len(resp.Parameters)))
 	w.number(uint64(len(resp.Outputs)))

@@ -1,4 +1,4 @@
-// Requests of a backend to other models.
+// Requests of a backend to other models, and of a program to the server in it.
 #ifndef NT_TRITON_CLIENT_H
 #define NT_TRITON_CLIENT_H
 

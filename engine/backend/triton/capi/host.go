@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"log/slog"
+	"runtime/cgo"
 	"sync"
 	"unsafe"
 
@@ -25,13 +26,37 @@ type Host interface {
 	Normalize(config []byte) ([]byte, error)
 	Log(level slog.Level, file string, line int, text string)
 	Logs(level slog.Level) bool
-	Asker
+	Server
+	Metrics
+}
+
+// NewServer returns a TRITONSERVER_Server for s. ReleaseServer frees it; nothing may use it then.
+func NewServer(s Server) unsafe.Pointer {
+	p := (*C.TRITONSERVER_Server)(C.must_have(C.calloc(1, C.sizeof_TRITONSERVER_Server)))
+	p.handle = C.uintptr_t(cgo.NewHandle(s))
+	return unsafe.Pointer(p)
+}
+
+// ReleaseServer frees what NewServer returned.
+func ReleaseServer(p unsafe.Pointer) {
+	cgo.Handle((*C.TRITONSERVER_Server)(p).handle).Delete()
+	C.free(p)
+}
+
+// ServerAt returns the server of a TRITONSERVER_Server.
+func ServerAt(p unsafe.Pointer) Server { return serverAt((*C.TRITONSERVER_Server)(p)) }
+
+func serverAt(s *C.TRITONSERVER_Server) Server {
+	if s == nil || s.handle == 0 {
+		return host
+	}
+	return cgo.Handle(s.handle).Value().(Server)
 }
 
 // host is set by SetHost, before a library is opened.
 var host Host
 
-// SetHost sets what the libraries call. It is called once, before Open.
+// SetHost sets what the libraries call, and programs without a server. It is called once, before Open.
 func SetHost(h Host) { host = h }
 
 // reserved are the buffers that outputs are made in.
@@ -89,6 +114,9 @@ func host_normalize(text *C.char, size C.size_t, whole **C.char) C.error {
 	*whole = C.CString(string(b))
 	return nil
 }
+
+// Error returns an error as a TRITONSERVER_Error, which the caller owns; nil: there is none.
+func Error(err error) unsafe.Pointer { return unsafe.Pointer(cError(err)) }
 
 // cError returns the C form of an error.
 func cError(err error) C.error {

@@ -15,13 +15,17 @@ TRITONSERVER_Error *host_normalize(const char *text, size_t size, char **whole);
 void host_log(int level, const char *file, int line, const char *text);
 bool host_logs(int level);
 
-// host_infer sends a request to another model; its answers come by nt_answer. host_cancel cancels it.
-TRITONSERVER_Error *host_infer(TRITONSERVER_InferenceRequest *q);
+// host_infer sends a request to a server; its answers come by nt_answer. host_cancel cancels it.
+TRITONSERVER_Error *host_infer(TRITONSERVER_Server *s, TRITONSERVER_InferenceRequest *q);
 void host_cancel(uint64_t number);
-TRITONSERVER_Error *host_model_ready(const char *name, int64_t version, bool *ready);
-TRITONSERVER_Error *host_model_decoupled(const char *name, int64_t version, bool *decoupled);
-TRITONSERVER_Error *host_load(const char *name, const TRITONSERVER_Parameter **parameters, uint64_t count);
-TRITONSERVER_Error *host_unload(const char *name, bool dependents);
+TRITONSERVER_Error *host_model_ready(TRITONSERVER_Server *s, const char *name, int64_t version, bool *ready);
+TRITONSERVER_Error *host_model_decoupled(
+    TRITONSERVER_Server *s, const char *name, int64_t version, bool *decoupled);
+bool host_live(TRITONSERVER_Server *s);
+bool host_ready(TRITONSERVER_Server *s);
+TRITONSERVER_Error *host_load(
+    TRITONSERVER_Server *s, const char *name, const TRITONSERVER_Parameter **parameters, uint64_t count);
+TRITONSERVER_Error *host_unload(TRITONSERVER_Server *s, const char *name, bool dependents);
 
 // The server's numbers of metric families and metrics.
 TRITONSERVER_Error *host_family_new(int kind, const char *name, const char *description, uint64_t *number);

@@ -11,6 +11,11 @@
 
 typedef TRITONSERVER_Error *error;
 
+// A server. Go finds its Server with the handle; 0: it is the Host.
+struct TRITONSERVER_Server {
+  uintptr_t handle;
+};
+
 struct TRITONSERVER_Error {
   int code;
   char *text;

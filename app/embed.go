@@ -1,0 +1,53 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"nereid/app/logging"
+	"nereid/app/options"
+	"nereid/engine"
+	"nereid/engine/status"
+)
+
+// Embedded is a server inside another program: the parts of nereid serve, without signals, and without ports unless the
+// options ask for them. Its methods are safe for concurrent use, except Close.
+type Embedded struct {
+	s        *server
+	closeLog func() error
+}
+
+// Embed makes a server with the options of a command line, and returns when its models are loaded. program is a file of
+// this program, which runs models that have a process. The log goes to stderr. The caller closes the server. An error
+// has the code and the text that Triton gives the caller.
+func Embed(ctx context.Context, args []string, program string, stderr io.Writer) (*Embedded, error) {
+	c, err := options.LoadEmbedded(args, os.LookupEnv)
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
+	}
+	c.Backends.Program = program
+	log, logControl, closeLog, err := logging.Open(c.Log, stderr)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{c: c, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
+	e := &Embedded{s, closeLog}
+	if err = s.open(ctx); err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// Engine returns the engine. It is closed with the server.
+func (e *Embedded) Engine() *engine.Engine { return e.s.engine }
+
+// Metrics returns the metrics in Prometheus' text format.
+func (e *Embedded) Metrics() []byte { return e.s.fronts.exporter.Append(nil) }
+
+// Close waits for the requests under way, at most for the exit timeout, and stops the server.
+func (e *Embedded) Close() error { return errors.Join(e.s.end(), e.closeLog()) }

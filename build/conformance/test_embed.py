@@ -1,0 +1,136 @@
+"""libtritonserver.so in a C program: make library builds the library, and the tests compile the program."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import BINARY, PYTHON_FIRST, REFERENCE, ROOT
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="the tests are of our library")
+
+LIBRARY = ROOT / "build/bin/libtritonserver.so"
+HEADERS = ROOT / "app/library/include"
+NUMBERS = " ".join(str(n) for n in range(16))
+
+
+def compile_program(path, *flags):
+    assert LIBRARY.exists(), "run make library"
+    subprocess.run(["cc", "-Wall", "-Werror", "-g", "-O1", "-I", HEADERS, ROOT / "build/conformance/embed/simple.c",
+                    "-L", LIBRARY.parent, "-ltritonserver", "-pthread", *flags, "-o", path], check=True)
+
+
+@pytest.fixture(scope="module")
+def simple(tmp_path_factory):
+    """The compiled program."""
+    path = tmp_path_factory.mktemp("embed") / "simple"
+    compile_program(path)
+    return path
+
+
+def run(*command, **env):
+    """Returns what a program prints."""
+    env = {"LD_LIBRARY_PATH": str(LIBRARY.parent), "NEREID_PROGRAM": BINARY, "PATH": PYTHON_FIRST, **env}
+    done = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def printed(simple, tmp_path_factory):
+    """What the program prints with models in the process, in a process of Python's and in one of nereid's."""
+    folder = tmp_path_factory.mktemp("printed")
+    model = folder / "models/plus_one"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(
+        'backend: "python" max_batch_size: 8\n'
+        'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n'
+        'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n')
+    (model / "1/model.py").write_text("""
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(
+            "OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy() + 1)]) for r in requests]
+""")
+    for name in ("builtin_identity", "identity_fp32"):
+        (folder / "models" / name).symlink_to(ROOT / "models-sample" / name)
+    isolated = folder / "models/isolated"
+    shutil.copytree(ROOT / "models-sample/identity_fp32", isolated)
+    config = (isolated / "config.pbtxt").read_text().replace('"identity_fp32"', '"isolated"')
+    (isolated / "config.pbtxt").write_text(
+        config + 'parameters { key: "isolation" value { string_value: "process" } }\n')
+    return run(simple, folder / "models", "identity_fp32", "plus_one", "isolated")
+
+
+def line(printed, start):
+    found = [text for text in printed.splitlines() if text.startswith(start)]
+    assert found, printed
+    return found[0]
+
+
+def test_D078_a_c_program_infers(printed):
+    assert line(printed, "answer of builtin_identity") == (
+        f"answer of builtin_identity 1 to one: OUTPUT0 FP32 [1,16] 64: {NUMBERS}")
+    assert line(printed, "of builtin_identity") == "of builtin_identity: 1 released, 1 of 1 buffers freed"
+
+
+def test_D078_models_are_loaded_and_answer(printed):
+    assert line(printed, "answer of identity_fp32").endswith(f"[1,16] 64: {NUMBERS}")
+    assert line(printed, "answer of plus_one").endswith(f"[1,16] 64: {' '.join(str(n + 1) for n in range(16))}")
+    assert line(printed, "answer of isolated").endswith(f"[1,16] 64: {NUMBERS}")
+    assert line(printed, "index") == 'index: [{"name":"builtin_identity","version":"1","state":"READY"}]'
+
+
+def test_D078_the_state_of_the_server(printed):
+    assert line(printed, "api") == "api 1.34"
+    assert line(printed, "live ") == "live 1 ready 1 model 1 other 0 batch 2 transactions 1"
+    assert line(printed, "live after stop") == "live after stop 0"
+    assert line(printed, "server").startswith('server: {"name":"inside","version":')
+    assert '"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[-1,16]}]' in line(printed, "model:")
+    assert '"max_batch_size":64' in line(printed, "config")
+    assert '"inference_count":1' in line(printed, "statistics")
+    assert 'nv_inference_request_success{model="builtin_identity",version="1"} 1' in printed.splitlines()
+
+
+def test_D078_errors_have_codes_and_texts(printed):
+    assert line(printed, "no repository").startswith(
+        "no repository: 1 Internal: failed to stat file /nowhere: no such file or directory")
+    assert line(printed, "bad option").startswith("bad option: 3 Invalid argument: --model-load-thread-count")
+    assert line(printed, "no model") == (
+        "no model: 2 Not found: Request for unknown model: 'absent' is not found")
+    assert line(printed, "not sent").startswith("not sent: 3 Invalid argument: ")
+    assert line(printed, "no load").startswith("no load: 1 Internal: failed to load 'absent'")
+
+
+def test_D078_the_header_has_what_the_library_exports():
+    names = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout
+    exported = set(re.findall(r" T (\w+)", names))
+    declared = set(re.findall(r"(TRITONSERVER_\w+)\(", (HEADERS / "triton/core/tritonserver.h").read_text()))
+    assert declared <= exported, declared - exported
+    page = (ROOT / "docs/embed.md").read_text()
+    published = set(re.findall(r"\((TRITONSERVER_\w+)\)", (ROOT / "engine/backend/triton/capi/functions.h").read_text()))
+    listed = {name for name in published if f"`{name.removeprefix('TRITONSERVER_')}`" in page}
+    assert listed == published - declared, "docs/embed.md lists the functions that are missing"
+    assert all(name.startswith("TRITONSERVER_") for name in exported), "a program could replace what is inside"
+    assert not re.search(r" U (?!_|.*@)", names), "a program could not be linked"
+
+
+def test_D078_the_program_and_the_library_lose_no_memory(simple, tmp_path):
+    """The address sanitizer watches the memory of both: what is used after it is freed, and what is never freed."""
+    checked = simple.with_name("checked")
+    compile_program(checked, "-fsanitize=address,undefined")
+    for name in ("builtin_identity", "identity_fp32"):
+        (tmp_path / name).symlink_to(ROOT / "models-sample" / name)
+    assert run(checked, tmp_path, "identity_fp32", ASAN_OPTIONS="detect_leaks=1").endswith("done\n")
+
+
+def test_D078_the_example_of_the_documentation(tmp_path):
+    page = (ROOT / "docs/embed.md").read_text()
+    (tmp_path / "program.c").write_text(re.search(r"```c\n(.*?)```", page, re.S)[1])
+    compile_command = re.search(r"^    (cc .*)$", page, re.M)[1].replace("program", str(tmp_path / "program"))
+    subprocess.run(compile_command, shell=True, cwd=ROOT, check=True)
+    assert run(tmp_path / "program", ROOT / "models-sample") == "OUTPUT0: 3 1 4\n"
