@@ -168,7 +168,7 @@ func Default(asTriton bool) *Config {
 // Load reads a command line over the environment, over the configuration file, over the defaults. It completes and
 // checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
-	return load(Default(asTriton), args, lookup)
+	return read(Default(asTriton), args, lookup)
 }
 
 // LoadEmbedded is Load for a server inside another program, with tritonserver's answer to models that do not load.
@@ -178,10 +178,11 @@ func LoadEmbedded(args []string, lookup func(string) (string, bool)) (*Config, e
 	for _, e := range c.Listen.All() {
 		e.On = false
 	}
-	return load(c, args, lookup)
+	return read(c, args, lookup)
 }
 
-func load(c *Config, args []string, lookup func(string) (string, bool)) (*Config, error) {
+// read is Load over the defaults in c.
+func read(c *Config, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	byName := byName(c.table())
 	line, help, lineErr := byName.scan(args, c.AsTriton)
 	c.Help = help
