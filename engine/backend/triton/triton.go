@@ -85,13 +85,13 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' is decoupled and has implicit "+
 			"states; remove sequence_batching.state, and let the backend library keep its states", s.ModelName)
 	}
-	limits, err := process.Limits{}.Of(s.Config)
-	if err != nil {
-		return isolation.Options{}, err
-	}
 	settings := map[string]string{"auto-complete-config": "true", "backend-directory": b.o.Directory}
 	maps.Copy(settings, b.o.Settings[""])
 	maps.Copy(settings, b.o.Settings[b.name])
+	limits, err := limitsOf(settings, s.Config)
+	if err != nil {
+		return isolation.Options{}, err
+	}
 	own := processOptions{Name: b.name, Library: b.library, Settings: settings}
 	outputs := &worker.Outputs{Types: map[string]tensor.DataType{}}
 	for _, out := range s.Config.GetOutput() {
@@ -103,6 +103,16 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		Metrics: b.o.Metrics,
 		Backend: func(affinity.Policy) any { return own },
 	}, nil
+}
+
+// limitsOf returns the limits of a model's processes: those of its parameters, else those of the backend's settings.
+func limitsOf(settings map[string]string, cfg *inferencepb.ModelConfig) (l process.Limits, err error) {
+	for key, value := range settings {
+		if _, err := l.Set(key, value); err != nil {
+			return l, status.Errorf(status.InvalidArg, "--backend-config=%s,%s: %w", cfg.GetBackend(), key, err)
+		}
+	}
+	return l.Of(cfg)
 }
 
 // visible returns the environment variables that hide all GPUs from instances on the CPU. Other instances see all of

@@ -1,0 +1,44 @@
+// A backend that wastes what the first value of a request says: 0 nothing, 1 time, without end, 2 memory, until there is
+// none, 3 descriptors, threads and memory, which it keeps.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "triton.h"
+
+static void *sleep_on(void *unused) {
+  for (;;) pause();
+  return unused;
+}
+
+static void waste(int what) {
+  pthread_t thread;
+  if (what == 1) TRITONSERVER_LogMessage(0, "wastes_test.c", 1, "an execution without end begins");
+  for (; what == 1;) pause();
+  for (; what == 2;) memset(malloc(1 << 24), 1, 1 << 24);
+  for (int i = 0; what == 3 && i < 10; i++) {
+    pthread_create(&thread, NULL, sleep_on, NULL);
+    if (open("/dev/null", O_RDONLY) < 0) abort();
+    memset(malloc(1 << 20), 1, 1 << 20);
+  }
+}
+
+Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
+  for (uint32_t k = 0; k < count; k++) {
+    Input *in;
+    const void *data;
+    uint64_t size;
+    int64_t id;
+    int memory;
+    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
+    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
+    waste((int)*(const float *)data);
+    Response *r;
+    TRITONBACKEND_ResponseNew(&r, requests[k]);
+    copy(requests[k], r, "OUT");
+    TRITONBACKEND_ResponseSend(r, FINAL, NULL);
+    TRITONBACKEND_RequestRelease(requests[k], ALL);
+  }
+  return NULL;
+}
