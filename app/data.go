@@ -48,14 +48,20 @@ func (s *server) openData(context.Context) error {
 	return nil
 }
 
+// storeOptions returns the options of the history in a data folder.
+func storeOptions(c *options.Config, folder string) store.Options {
+	o := access.StoreOptions(folder)
+	o.MaxBytes = c.History.MaxBytes
+	if o.KeepRequests = c.Requests.Keep; o.KeepRequests == 0 {
+		o.KeepRequests = -1
+	}
+	return o
+}
+
 // openStore opens the history. Inference matters more than its record: a history that cannot be opened is replaced by
 // one in memory, and the log and the page say so.
 func (s *server) openStore(ctx context.Context) error {
-	o := access.StoreOptions(s.data.Path)
-	if o.KeepRequests = s.c.Requests.Keep; o.KeepRequests == 0 {
-		o.KeepRequests = -1
-	}
-	s.store, s.storeError = store.Open(ctx, s.data.Path, o)
+	s.store, s.storeError = store.Open(ctx, s.data.Path, storeOptions(s.c, s.data.Path))
 	if s.storeError == nil {
 		s.warn(s.store.Warnings()...)
 		return nil

@@ -93,7 +93,7 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 
 // openAlerts makes what watches the history, if there is one.
 func (s *server) openAlerts(ctx context.Context) (err error) {
-	if !s.c.History {
+	if !s.c.History.On {
 		return nil
 	}
 	if s.webhook, err = alerts.NewWebhook(ctx, s.store, s.log); err != nil {

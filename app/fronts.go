@@ -87,7 +87,7 @@ func (s *server) openFronts(context.Context) error {
 
 // keepRequests is how requests are kept; nil: they are not.
 func (s *server) keepRequests() func([]store.Request) bool {
-	if !s.c.History || s.c.Requests.Keep == 0 || s.storeError != nil {
+	if !s.c.History.On || s.c.Requests.Keep == 0 || s.storeError != nil {
 		return nil
 	}
 	return s.store.RecordRequests

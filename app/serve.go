@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -138,6 +139,9 @@ func (s *server) open(ctx context.Context) error {
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}
+	if set := s.c.Edge(); len(set) > 0 {
+		s.log.Info("--edge sets options for a small machine", "set", strings.Join(set, " "))
+	}
 	for _, step := range []func(context.Context) error{
 		s.openData, s.catchCrash, s.openStore, s.openAccess, s.openRepositories, s.openBackends, s.openEngine,
 		s.openFronts,
@@ -177,7 +181,7 @@ func (s *server) warn(texts ...string) {
 func (s *server) start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if s.c.History {
+	if s.c.History.On {
 		s.tasks.spawn(func() error { return s.recorder.Run(run) })
 		s.tasks.spawn(func() error { return s.meter.Run(run) })
 		s.tasks.spawn(func() error { return s.alerts.Run(run) })

@@ -33,6 +33,12 @@ type Requests struct {
 	Keep   int // how many of them the history keeps
 }
 
+// History says what is recorded of the server.
+type History struct {
+	On       bool
+	MaxBytes int64 // of the database
+}
+
 // Role is what the program is; the zero value: nereid.
 type Role struct {
 	// AsTriton: the program was started under the name tritonserver and has its defaults.
@@ -51,7 +57,7 @@ type Config struct {
 	ExitTimeout   time.Duration
 	ExitOnError   bool
 	OpenBrowser   bool
-	History       bool // the server records its history
+	History       History
 	Requests      Requests
 	DataDir       string // never empty, unless AsTriton
 	// DefaultDataDir: the user did not choose DataDir.
@@ -91,6 +97,7 @@ type sources struct {
 	given  map[string]string    // values by the first name of their option
 	origin map[string][]setting // all values, and where they come from
 	file   string               // the configuration file; "": none
+	edge   bool                 // --edge; see preset
 	again  func() (*Config, error)
 }
 
@@ -138,7 +145,8 @@ func Default(asTriton bool) *Config {
 		address = "0.0.0.0"
 	}
 	c := &Config{
-		Role: Role{AsTriton: asTriton}, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
+		Role: Role{AsTriton: asTriton}, ExitTimeout: 30 * time.Second, ExitOnError: asTriton,
+		History:  History{On: true, MaxBytes: 1 << 30},
 		Requests: Requests{Record: true, Keep: 1_000_000},
 		Trace:    trace.Options{Settings: trace.Default()},
 		Log: logging.Options{
@@ -165,8 +173,8 @@ func Default(asTriton bool) *Config {
 	return c
 }
 
-// Load reads a command line over the environment, over the configuration file, over the defaults. It completes and
-// checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
+// Load reads a command line over the environment, over the configuration file, over --edge, over the defaults. It
+// completes and checks the result, and returns all faults at once. lookup reads the environment, as os.LookupEnv does.
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	return read(Default(asTriton), args, lookup)
 }
@@ -174,7 +182,7 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 // LoadEmbedded is Load for a server inside another program, with tritonserver's answer to models that do not load.
 func LoadEmbedded(args []string, lookup func(string) (string, bool)) (*Config, error) {
 	c := Default(false)
-	c.Embedded, c.ExitOnError, c.History, c.Requests.Record = true, true, false, false
+	c.Embedded, c.ExitOnError, c.History.On, c.Requests.Record = true, true, false, false
 	for _, e := range c.Listen.All() {
 		e.On = false
 	}
@@ -199,8 +207,10 @@ func read(c *Config, args []string, lookup func(string) (string, bool)) (*Config
 		file = notInEnvironment(byName.overridden(file, line), lookup)
 	}
 	c.again = func() (*Config, error) { return Load(c.AsTriton, args, lookup) }
+	preset := byName.preset(slices.Concat(file, line))
 	// In this order, because the later ones have precedence.
-	err := errors.Join(fileErr, c.apply(byName, file), c.readCloud(lookup), lineErr, c.apply(byName, line))
+	err := errors.Join(fileErr, c.apply(byName, preset), c.apply(byName, file), c.readCloud(lookup), lineErr,
+		c.apply(byName, line))
 	if c.Help {
 		return c, nil
 	}

@@ -201,3 +201,41 @@ func FuzzConfigFile(f *testing.F) {
 		}
 	})
 }
+
+func TestEdgeSetsWhatIsNotGiven(t *testing.T) {
+	file := configFile(t, `
+edge: true
+request-memory-limit: 1GiB
+backend-config: onnxruntime,intra_op_thread_count=3
+`)
+	c, err := Load(false, []string{"--config-file=" + file, "--keep-requests=7"}, environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"model-memory-budget=1GiB", "model-load-thread-count=1", "history-max-bytes=64MiB"}
+	if got := c.Edge(); !slices.Equal(got, want) {
+		t.Errorf("--edge says that it set %v, want %v", got, want)
+	}
+	if c.Engine.Residency.Host != 1<<30 || c.Engine.LoadThreads != 1 || c.History.MaxBytes != 64<<20 {
+		t.Errorf("what is not given: %d, %d, %d", c.Engine.Residency.Host, c.Engine.LoadThreads, c.History.MaxBytes)
+	}
+	if c.RequestMemory != 1<<30 || c.Requests.Keep != 7 {
+		t.Errorf("what is given: %d, %d", c.RequestMemory, c.Requests.Keep)
+	}
+	var shown strings.Builder
+	if err := c.Show(&shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"model-memory-budget: 1GiB", "edge: true"} {
+		if !strings.Contains(shown.String(), line) {
+			t.Errorf("config show does not say %q:\n%s", line, shown.String())
+		}
+	}
+	if !strings.Contains(shown.String(), "# --edge\n") {
+		t.Errorf("config show does not say what --edge set:\n%s", shown.String())
+	}
+	plain, err := Load(false, nil, environ())
+	if err != nil || len(plain.Edge()) > 0 || plain.Engine.Residency.Host != 0 || plain.History.MaxBytes != 1<<30 {
+		t.Errorf("without --edge: %v, %v, %d", err, plain.Edge(), plain.Engine.Residency.Host)
+	}
+}

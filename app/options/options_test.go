@@ -200,6 +200,13 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--request-memory-limit", args: []string{"--request-memory-limit=2GiB"},
 			check:   func(c *Config) bool { return c.RequestMemory == 2<<30 },
 			refused: []string{"--request-memory-limit=0", "--request-memory-limit=much"}},
+		{name: "--history-max-bytes", args: []string{"--history-max-bytes=2MiB"},
+			check:   func(c *Config) bool { return c.History.MaxBytes == 2<<20 },
+			refused: []string{"--history-max-bytes=0", "--history-max-bytes=much"}},
+		{name: "--edge", args: []string{"--edge", "--keep-requests=5"}, check: func(c *Config) bool {
+			return c.Engine.Residency.Host == 1<<30 && c.RequestMemory == 256<<20 && c.Engine.LoadThreads == 1 &&
+				c.Requests.Keep == 5 && c.History.MaxBytes == 64<<20
+		}},
 		{name: "--keep-requests", args: []string{"--keep-requests=5"},
 			check:   func(c *Config) bool { return c.Requests.Keep == 5 },
 			refused: []string{"--keep-requests=-1", "--keep-requests=many"}},

@@ -316,6 +316,9 @@ func (c *Config) ownOptions() []option {
 		opt(FileOption, "path",
 			"A YAML file of options, such as http-port: 8000. A variable or an option of the command line has "+
 				"precedence. nereid config show prints the result. Default: NEREID_CONFIG, else none.", text(&c.file)),
+		opt(edgeOption, "",
+			"Sets options for a box with 2 GiB of memory and a slow disk, and logs which. An option that is given too "+
+				"keeps its own value.", flag(&c.edge)),
 		opt("allow-ui", "boolean", "Serves the GUI. Default: true.", boolean(&at.On)),
 		opt("ui-address", "address",
 			"An address that other machines reach needs --ui-use-ssl=true and a token with the scope admin. Default: "+
@@ -323,7 +326,10 @@ func (c *Config) ownOptions() []option {
 		opt("ui-port", "port", "Default: 8003, or a free one if 8003 is in use. 0 takes a free one.", port(&at.Port)),
 		opt("open", "", "Opens the GUI in the browser.", flag(&c.OpenBrowser)),
 		opt("history", "boolean",
-			"Records statistics every second in the data folder. Default: true.", boolean(&c.History)),
+			"Records statistics every second in the data folder. Default: true.", boolean(&c.History.On)),
+		opt("history-max-bytes", "bytes",
+			"How large the database of the history may be, such as 64MiB; the oldest rows are removed. Default: 1GiB.",
+			size(&c.History.MaxBytes)),
 		opt("record-requests", "boolean",
 			"Records the metadata of requests for the page: the last 8192 in memory, and with history those that "+
 				"failed, were refused or slow, and a sample of the others in the data folder. Default: true.",
