@@ -43,6 +43,9 @@ func (s *server) openConsole() error {
 			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),
 		},
 	}
+	if x := f.exporter; x != nil {
+		o.Server.Metrics = func() []byte { return x.Append(nil) }
+	}
 	if s.shell != nil {
 		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log)
 		s.shell.configure(own)

@@ -27,6 +27,7 @@ func (c *Console) serverRoutes() []route {
 		{"POST", sessionPath, c.sessionEndpoint()},
 		{"GET", "/api/server", rest.Reply(c.server.State)},
 		{"GET", "/api/support", rest.Raw(c.server.SupportBundle)},
+		{"GET", "/api/metrics", rest.Reply(c.server.MetricFamilies)},
 		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
 		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},
 		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(http.StatusAccepted)},

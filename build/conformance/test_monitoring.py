@@ -99,3 +99,24 @@ def test_alert_rules_have_the_limits_in_force(server):
     assert "> 0.02 and" in found["NereidModelIsSlow", "m"]
     assert found["NereidQueueIsLong", "m"].endswith("> 7")
     assert "> 0.05 and" in found["NereidModelFails", "m"]
+
+
+def test_metrics_are_listed_with_a_query_each(server):
+    assert server.post("/v2/models/m/infer", {"inputs": [
+        {"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).status == 200
+    metrics = served(server)
+    families = ui(server, "/api/metrics").json["families"]
+    for family, uses in zip(families, parsed(queries=[f["query"] for f in families])["queries"], strict=True):
+        for use in uses:
+            assert use["metric"].startswith(family["name"]) and use["metric"] in metrics, (family["name"], use)
+    found = {f["name"]: f for f in families}
+    text = server.request("GET", "/metrics", address=server.metrics).body.decode()
+    assert [f["name"] for f in families] == re.findall(r"^# TYPE (\w+)", text, re.MULTILINE)
+    assert found["nv_inference_request_success"]["query"] == "rate(nv_inference_request_success[5m])"
+    latency = found["nereid_inference_request_duration_seconds"]
+    assert latency["type"] == "histogram" and "histogram_quantile(0.99, " in latency["query"]
+    assert latency["total"] == len(latency["samples"]) == 2 * 2  # _sum and _count of two models
+    success = found["nv_inference_request_success"]
+    assert success["type"] == "counter" and "successful" in success["help"]
+    values = {tuple(label["value"] for label in s["labels"]): int(s["value"]) for s in success["samples"]}
+    assert values[("m", "1")] >= 2 and values[("quiet", "1")] == 0

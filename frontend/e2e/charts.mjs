@@ -81,6 +81,21 @@ export async function charts({ base, page, report, models }) {
     report.check((await saved("Save the alert rules")).startsWith("groups:\n"), "the rules are a file of groups");
   });
 
+  await report.step("metrics are searched, and have a query to copy", async () => {
+    await page.goto(`${base}/#/server`);
+    await page.getByText("Each metric of the metrics port").click();
+    await page.getByLabel("Filter by name, text or label").fill("nv_inference_request_success");
+    const row = page.getByRole("row").filter({ hasText: "nv_inference_request_success" });
+    await row.getByText("rate(nv_inference_request_success[5m])", { exact: true }).waitFor();
+    await row.getByRole("button", { name: "Copy: rate(nv_inference_request_success[5m])" }).waitFor();
+    await row.getByText(/^\d+ values$/).click();
+    await row.getByText(`model="${model}"`).first().waitFor();
+    await axe(page, report, "metrics");
+    await shot(page, "76-metrics");
+    await page.getByLabel("Filter by name, text or label").fill("no such metric");
+    await page.getByText("No metric fits the filter.").waitFor();
+  });
+
   await report.step("events follow the time of the charts", async () => {
     await page.goto(`${base}/#/history?range=24h`);
     await page.locator("main td.text").first().waitFor();

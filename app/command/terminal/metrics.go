@@ -3,18 +3,11 @@ package terminal
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"nereid/app/command"
+	"nereid/engine/metrics"
 )
-
-// sample is a line of Prometheus's text form. Value is a text, because JSON lacks NaN and infinity.
-type sample struct {
-	Name   string            `json:"name"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Value  string            `json:"value"`
-}
 
 // Metrics runs "nereid metrics".
 func Metrics(ctx context.Context, e *command.Env, args []string) int {
@@ -33,14 +26,14 @@ func Metrics(ctx context.Context, e *command.Env, args []string) int {
 			if err != nil {
 				return err
 			}
-			all := []sample{}
+			all := []metrics.Sample{}
 			for line := range strings.Lines(string(body)) {
 				if len(texts) > 0 && !containsAny(line, texts) {
 					continue
 				}
 				if !s.asJSON {
 					fmt.Fprint(s.Stdout, line)
-				} else if m, ok := parseSample(line); ok {
+				} else if m, ok := metrics.ParseSample(line); ok {
 					all = append(all, m)
 				}
 			}
@@ -59,26 +52,4 @@ func containsAny(line string, texts []string) bool {
 		}
 	}
 	return false
-}
-
-var (
-	sampleLine  = regexp.MustCompile(`^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)`)
-	sampleLabel = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
-	unescape    = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
-)
-
-// parseSample reads a line of Prometheus's text form. It reports false for comments and for what is no sample.
-func parseSample(line string) (m sample, ok bool) {
-	found := sampleLine.FindStringSubmatch(line)
-	if found == nil {
-		return m, false
-	}
-	m = sample{Name: found[1], Value: found[3]}
-	for _, l := range sampleLabel.FindAllStringSubmatch(found[2], -1) {
-		if m.Labels == nil {
-			m.Labels = map[string]string{}
-		}
-		m.Labels[l[1]] = unescape.Replace(l[2])
-	}
-	return m, true
 }

@@ -24,6 +24,7 @@
 //	POST   /api/session OpenSession → 204  unauthenticated; a cookie lets the browser in. See Code
 //	GET    /api/server → Server
 //	GET    /api/support → a zip file
+//	GET    /api/metrics → Metrics  unsupported (there are none)
 //	GET    /api/machine → Machine
 //	GET    /api/frameworks → Frameworks
 //	POST   /api/frameworks/{name}/install InstallFramework → 202 Framework  not_found, consent, conflict

@@ -29,6 +29,7 @@ type Description struct {
 	ONNXRuntime func() api.Runtime
 	Warnings    func() []api.Warning
 	Support     func(context.Context, io.Writer) error // writes a support bundle
+	Metrics     func() []byte                          // Prometheus text
 }
 
 // Server serves the state of the server.

@@ -976,6 +976,39 @@ export interface InstallFramework {
   consent: boolean;
 }
 
+/** Metrics answers GET /api/metrics: what port 8002 shows at this moment. */
+export interface Metrics {
+  families: MetricFamily[];
+}
+
+/** MetricFamily is one metric with its values. */
+export interface MetricFamily {
+  name: string;
+  help: string;
+  /** Type is "counter", "gauge", "histogram", "summary" or "untyped". */
+  type: string;
+  /** Query is PromQL that shows the metric in a useful form, such as the rate of a counter. */
+  query: string;
+  /** Samples are the first 100 values, without the buckets of histograms. */
+  samples: MetricSample[];
+  /** Total is how many values there are, without the buckets. */
+  total: number;
+}
+
+/** MetricSample is a value of a metric. Value is a text, because JSON lacks NaN and infinity. */
+export interface MetricSample {
+  /** Name is that of the family, or of a histogram or a summary the family's with "_sum" or "_count". */
+  name: string;
+  labels: MetricLabel[];
+  value: string;
+}
+
+/** MetricLabel is a label of a value. */
+export interface MetricLabel {
+  name: string;
+  value: string;
+}
+
 /** Models answers GET /api/models, sorted by name. */
 export interface Models {
   models: Model[];

@@ -157,6 +157,7 @@ export const client = {
   openSession: async (r: api.OpenSession) => void (await call("POST", "/api/session", r)),
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
   machine: (s?: AbortSignal) => json<api.Machine>("GET", "/api/machine", undefined, s),
+  metrics: (s?: AbortSignal) => json<api.Metrics>("GET", "/api/metrics", undefined, s),
   frameworks: (s?: AbortSignal) => json<api.Frameworks>("GET", "/api/frameworks", undefined, s),
   install: (name: string) => json<api.Framework>("POST", `/api/frameworks/${seg(name)}/install`, { consent: true } satisfies api.InstallFramework),
   stopInstall: (name: string) => json<api.Framework>("DELETE", `/api/frameworks/${seg(name)}/install`),
