@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unsafe"
@@ -127,12 +128,21 @@ func TRITONSERVER_ServerRegisterModelRepository(s cServer, path *C.char, names *
 		}
 		folders[C.GoString(p.text)] = C.GoString(p.name)
 	}
-	return errorOf(at(s).engine.RegisterRepository(C.GoString(path), folders))
+	return errorOf(at(s).engine.RegisterRepository(repository(path), folders))
 }
 
 //export TRITONSERVER_ServerUnregisterModelRepository
 func TRITONSERVER_ServerUnregisterModelRepository(s cServer, path *C.char) cError {
-	return errorOf(at(s).engine.UnregisterRepository(C.GoString(path)))
+	return errorOf(at(s).engine.UnregisterRepository(repository(path)))
+}
+
+// repository returns the path of a repository as the server has it: absolute, unless it is an address.
+func repository(path *C.char) string {
+	text := C.GoString(path)
+	if folder, err := filepath.Abs(text); err == nil && !strings.Contains(text, "://") {
+		return folder
+	}
+	return text
 }
 
 //export TRITONSERVER_ServerMetrics

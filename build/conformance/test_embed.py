@@ -15,9 +15,9 @@ HEADERS = ROOT / "app/library/include"
 NUMBERS = " ".join(str(n) for n in range(16))
 
 
-def compile_program(path, *flags):
+def compile_program(path, *flags, source="simple.c"):
     assert LIBRARY.exists(), "run make library"
-    subprocess.run(["cc", "-Wall", "-Werror", "-g", "-O1", "-I", HEADERS, ROOT / "build/conformance/embed/simple.c",
+    subprocess.run(["cc", "-Wall", "-Werror", "-g", "-O1", "-I", HEADERS, ROOT / "build/conformance/embed" / source,
                     "-L", LIBRARY.parent, "-ltritonserver", "-pthread", *flags, "-o", path], check=True)
 
 
@@ -112,7 +112,8 @@ def test_D078_the_header_has_what_the_library_exports():
     declared = set(re.findall(r"(TRITONSERVER_\w+)\(", (HEADERS / "triton/core/tritonserver.h").read_text()))
     assert declared <= exported, declared - exported
     page = (ROOT / "docs/embed.md").read_text()
-    published = set(re.findall(r"\((TRITONSERVER_\w+)\)", (ROOT / "engine/backend/triton/capi/functions.h").read_text()))
+    functions = (ROOT / "engine/backend/triton/capi/functions.h").read_text()
+    published = set(re.findall(r"\((TRITONSERVER_\w+)\)", functions))
     listed = {name for name in published if f"`{name.removeprefix('TRITONSERVER_')}`" in page}
     assert listed == published - declared, "docs/embed.md lists the functions that are missing"
     assert all(name.startswith("TRITONSERVER_") for name in exported), "a program could replace what is inside"
@@ -126,6 +127,29 @@ def test_D078_the_program_and_the_library_lose_no_memory(simple, tmp_path):
     for name in ("builtin_identity", "identity_fp32"):
         (tmp_path / name).symlink_to(ROOT / "models-sample" / name)
     assert run(checked, tmp_path, "identity_fp32", ASAN_OPTIONS="detect_leaks=1").endswith("done\n")
+
+
+def test_D078_requests_come_from_several_threads(printed):
+    assert line(printed, "8 threads asked")
+
+
+def test_D078_options_control_and_two_servers(tmp_path):
+    """Each option is one that the server takes, and a server does not disturb another."""
+    compile_program(tmp_path / "options", "-fsanitize=address,undefined", source="options.c")
+    models = tmp_path / "models"
+    models.mkdir()
+    shutil.copytree(ROOT / "models-sample/builtin_identity", models / "builtin_identity")
+    log = tmp_path / "log"
+    printed = run(tmp_path / "options", models, log, ASAN_OPTIONS="detect_leaks=1").splitlines()
+    assert printed[0].startswith("cache: the configuration of a cache must be a JSON object")
+    assert printed[1:6] == [
+        "device: a limit of memory for loads is supported for GPUs only", "start: failed to load all models",
+        "second: not ready", "metrics: metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics",
+        "unregister: failed to unregister '/absent', repository not found"]
+    assert printed[6] == "mine: ready"
+    assert '"shape":[-1,1]' in printed[7], "the configuration of the load request counts"
+    assert printed[8:] == ["stopped: the server is stopping"]
+    assert "all options" in log.read_text(), "the log is in its file"
 
 
 def test_D078_the_example_of_the_documentation(tmp_path):
