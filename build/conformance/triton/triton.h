@@ -31,6 +31,8 @@ Error *TRITONBACKEND_ModelSetConfig(Model *, uint32_t version, Message *);
 Error *TRITONBACKEND_ModelAutoCompleteConfig(Model *, bool *);
 Error *TRITONBACKEND_ModelInstanceModel(Instance *, Model **);
 Error *TRITONBACKEND_ModelInstanceKind(Instance *, int *);
+Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(Instance *, uint32_t *);
+Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(Instance *, uint32_t index, const char **kind, int64_t *id);
 Error *TRITONBACKEND_ModelInstanceSetState(Instance *, void *);
 Error *TRITONBACKEND_ModelInstanceState(Instance *, void **);
 Error *TRITONBACKEND_RequestInput(Request *, const char *name, Input **);

@@ -203,7 +203,8 @@ func (m *model) NewInstance(_ context.Context, p backend.Placement) (backend.Ins
 		outputs = append(outputs, o.GetName())
 	}
 	c, err := m.c.NewInstance(capi.Place{Name: p.Name, Kind: p.Kind, Device: p.Device, Passive: p.Passive,
-		Policy: string(policy), Profiles: p.Profiles, Outputs: outputs})
+		Policy: string(policy), Profiles: p.Profiles, Secondary: p.SecondaryDevices,
+		Outputs: outputs})
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,17 @@ error TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *i, uin
 }
 
 error TRITONBACKEND_ModelInstanceSecondaryDeviceCount(TRITONBACKEND_ModelInstance *i, uint32_t *count) {
-  *count = 0;
+  *count = i->secondary_count;
+  return NULL;
+}
+
+error TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
+    TRITONBACKEND_ModelInstance *i, uint32_t n, const char **kind, int64_t *id) {
+  if (n >= i->secondary_count)
+    return new_error(CODE_INVALID_ARG, "out of bounds index %u: instance is configured with %u secondary devices", n,
+        i->secondary_count);
+  *kind = i->secondary[n].kind;
+  *id = i->secondary[n].id;
   return NULL;
 }
 

@@ -114,6 +114,12 @@ void nt_add_profile(TRITONBACKEND_ModelInstance *i, const char *name) {
   i->profiles[i->profile_count++] = copy_text(name);
 }
 
+void nt_add_secondary(TRITONBACKEND_ModelInstance *i, const char *kind, int64_t id) {
+  i->secondary = must_have(realloc(i->secondary, (i->secondary_count + 1) * sizeof *i->secondary));
+  i->secondary[i->secondary_count].kind = copy_text(kind);
+  i->secondary[i->secondary_count++].id = id;
+}
+
 const char *gnu_get_libc_version(void);
 
 const char *nt_glibc(void) { return gnu_get_libc_version(); }

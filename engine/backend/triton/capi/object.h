@@ -84,7 +84,11 @@ struct TRITONBACKEND_ModelInstance {
   bool passive;
   TRITONSERVER_Message host_policy;
   char **profiles;
-  uint32_t profile_count;
+  struct {
+    char *kind;
+    int64_t id;
+  } *secondary;  // devices
+  uint32_t profile_count, secondary_count;
   void *state;
 };
 

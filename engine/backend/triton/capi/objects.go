@@ -133,7 +133,9 @@ type Place struct {
 	Passive  bool
 	Policy   string // of the host, as JSON
 	Profiles []string
-	Outputs  []string // of the model: what a request without requested outputs gets
+	// Secondary are the secondary devices.
+	Secondary []*inferencepb.ModelInstanceGroup_SecondaryDevice
+	Outputs   []string // of the model: what a request without requested outputs gets
 }
 
 // NewInstance initializes an instance. Errors: those of the backend.
@@ -145,6 +147,9 @@ func (m *Model) NewInstance(p Place) (*Instance, error) {
 	i := &Instance{m: m, outputs: p.Outputs, c: c}
 	for _, name := range p.Profiles {
 		C.nt_add_profile(c, t.of(name))
+	}
+	for _, d := range p.Secondary {
+		C.nt_add_secondary(c, t.of(d.GetKind().String()), C.int64_t(d.GetDeviceId()))
 	}
 	if err := goError(C.nt_instance_initialize(&m.b.l.entries, c)); err != nil {
 		return nil, err

@@ -69,6 +69,8 @@ TRITONBACKEND_ModelInstance *nt_new_instance(
     TRITONBACKEND_Model *m, const char *name, int kind, int device, bool passive, const char *policy);
 // nt_add_state adds the output name of an implicit state. It is called before the model is initialized.
 void nt_add_state(TRITONBACKEND_Model *m, const char *name);
+// These are called before the instance is initialized.
 void nt_add_profile(TRITONBACKEND_ModelInstance *i, const char *name);
+void nt_add_secondary(TRITONBACKEND_ModelInstance *i, const char *kind, int64_t id);
 
 #endif
