@@ -37,25 +37,33 @@ def run(*command, **env):
     return done.stdout
 
 
+def python_model(folder, execute, config=""):
+    """Writes a model with one input and one output of 16 numbers. execute is the body of its method."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        'backend: "python" max_batch_size: 8\n'
+        'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n'
+        'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n' + config)
+    (folder / "1/model.py").write_text(
+        "import triton_python_backend_utils as pb_utils\n\n\nclass TritonPythonModel:\n"
+        "    def execute(self, requests):" + execute)
+
+
 @pytest.fixture(scope="module")
 def printed(simple, tmp_path_factory):
     """What the program prints with models in the process, in a process of Python's and in one of nereid's."""
     folder = tmp_path_factory.mktemp("printed")
-    model = folder / "models/plus_one"
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text(
-        'backend: "python" max_batch_size: 8\n'
-        'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n'
-        'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] }\n')
-    (model / "1/model.py").write_text("""
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
+    python_model(folder / "models/plus_one", """
         return [pb_utils.InferenceResponse([pb_utils.Tensor(
             "OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy() + 1)]) for r in requests]
 """)
+    python_model(folder / "models/three", """
+        for r in requests:
+            for n in (1, 2, 3):
+                values = pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy() + n
+                r.get_response_sender().send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", values)]))
+            r.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""", "model_transaction_policy { decoupled: true }")
     for name in ("builtin_identity", "identity_fp32"):
         (folder / "models" / name).symlink_to(ROOT / "models-sample" / name)
     isolated = folder / "models/isolated"
@@ -63,7 +71,7 @@ class TritonPythonModel:
     config = (isolated / "config.pbtxt").read_text().replace('"identity_fp32"', '"isolated"')
     (isolated / "config.pbtxt").write_text(
         config + 'parameters { key: "isolation" value { string_value: "process" } }\n')
-    return run(simple, folder / "models", "identity_fp32", "plus_one", "isolated")
+    return run(simple, folder / "models", "identity_fp32", "plus_one", "isolated", "three")
 
 
 def line(printed, start):
@@ -131,6 +139,16 @@ def test_D078_the_program_and_the_library_lose_no_memory(simple, tmp_path):
 
 def test_D078_requests_come_from_several_threads(printed):
     assert line(printed, "8 threads asked")
+
+
+def test_D078_functions_of_the_program_send_and_delete_requests(printed):
+    assert line(printed, "100 answers to one request")
+
+
+def test_D078_a_decoupled_model_gives_several_responses(printed):
+    answers = [text.split(":")[2].split()[0] for text in printed.splitlines() if text.startswith("answer of three")]
+    assert answers == ["1", "2", "3"]
+    assert line(printed, "of three") == "of three: 1 released, 3 of 3 buffers freed"
 
 
 def test_D078_options_control_and_two_servers(tmp_path):

@@ -139,6 +139,44 @@ static void ask_from_threads(char *model) {
   printf("8 threads asked\n");
 }
 
+// A request that is sent again when it is released, and that is deleted when it is released for the last time.
+static int left = 100;
+
+static void send_again(TRITONSERVER_InferenceRequest *q, const uint32_t flags, void *userp) {
+  if (--left > 0) {
+    must(TRITONSERVER_ServerInferAsync(server, q, NULL));
+  } else {
+    must(TRITONSERVER_InferenceRequestDelete(q));
+  }
+}
+
+static void count_down(TRITONSERVER_InferenceResponse *r, const uint32_t flags, void *userp) {
+  answer *to = userp;
+  must(TRITONSERVER_InferenceResponseError(r));
+  must(TRITONSERVER_InferenceResponseDelete(r));
+  pthread_mutex_lock(&to->lock);
+  to->finals++;
+  pthread_cond_signal(&to->changed);
+  pthread_mutex_unlock(&to->lock);
+}
+
+static void ask_from_callbacks(void) {
+  static const float values[16];
+  const int64_t shape[] = {1, 16};
+  answer to = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
+  TRITONSERVER_InferenceRequest *q;
+  must(TRITONSERVER_InferenceRequestNew(&q, server, "builtin_identity", -1));
+  must(TRITONSERVER_InferenceRequestAddInput(q, "INPUT0", TRITONSERVER_TYPE_FP32, shape, 2));
+  must(TRITONSERVER_InferenceRequestAppendInputData(q, "INPUT0", values, sizeof values, TRITONSERVER_MEMORY_CPU, 0));
+  must(TRITONSERVER_InferenceRequestSetReleaseCallback(q, send_again, NULL));
+  must(TRITONSERVER_InferenceRequestSetResponseCallback(q, allocator, &to, count_down, &to));
+  must(TRITONSERVER_ServerInferAsync(server, q, NULL));
+  pthread_mutex_lock(&to.lock);
+  while (to.finals < 100) pthread_cond_wait(&to.changed, &to.lock);
+  pthread_mutex_unlock(&to.lock);
+  printf("100 answers to one request\n");
+}
+
 static void print_message(const char *what, TRITONSERVER_Message *m) {
   const char *text;
   size_t size;
@@ -219,6 +257,7 @@ int main(int argc, char **argv) {
   print_message("index", m);
   print_metrics();
   ask_from_threads("builtin_identity");
+  ask_from_callbacks();
 
   must(TRITONSERVER_ServerStop(server));
   must(TRITONSERVER_ServerIsLive(server, &live));
