@@ -179,3 +179,11 @@ func TestInstallingAFramework(t *testing.T) {
 		t.Errorf("what is installed: %d", code)
 	}
 }
+
+func TestMetricsThatAreOffSayHowToTurnThemOn(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	e := get[api.Error](r, 501, "GET", "/api/metrics", nil)
+	if want := "this server has no metrics; leave out --allow-metrics=false"; e.Error != want {
+		t.Errorf("error %q, want %q", e.Error, want)
+	}
+}

@@ -19,12 +19,16 @@ response_cache { enable: true }
 BY_PROMETHEUS = {"instance"}  # labels that it adds
 
 
+def write(repo, *names):
+    for name in names:
+        (repo / name / "1").mkdir(parents=True)
+        (repo / name / "config.pbtxt").write_text(CONFIG)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     repo, work = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("work")
-    for name in ("m", "quiet"):
-        (repo / name / "1").mkdir(parents=True)
-        (repo / name / "config.pbtxt").write_text(CONFIG)
+    write(repo, "m", "quiet")
     command = Machine(tmp_path_factory.mktemp("machine")).command()
     with Server(repo, work, "--cache-config=local,size=1000000", command=command) as s:
         body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}
@@ -120,3 +124,10 @@ def test_metrics_are_listed_with_a_query_each(server):
     assert success["type"] == "counter" and "successful" in success["help"]
     values = {tuple(label["value"] for label in s["labels"]): int(s["value"]) for s in success["samples"]}
     assert values[("m", "1")] >= 2 and values[("quiet", "1")] == 0
+
+
+def test_without_history_there_are_no_limits(tmp_path):
+    write(tmp_path / "models", "m")
+    with Server(tmp_path / "models", tmp_path / "work", "--history=false") as s:
+        rules = parsed(ui(s, "/api/monitoring/rules").body.decode())["rules"]
+        assert [rule["alert"] for rule in rules] == ["NereidIsGone"]

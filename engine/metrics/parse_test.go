@@ -1,9 +1,13 @@
 package metrics_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"nereid/engine/metrics"
+	"nereid/engine/metrics/custom"
+	"nereid/engine/status"
 )
 
 func FuzzSample(f *testing.F) {
@@ -24,6 +28,21 @@ func TestParseSampleReadsLabels(t *testing.T) {
 	for _, line := range []string{"# HELP nv_x text", "", "nv_x{"} {
 		if m, ok := metrics.ParseSample(line); ok {
 			t.Errorf("%q gives %+v", line, m)
+		}
+	}
+}
+
+func TestModelsCannotTakeNamesOfTheServersMetrics(t *testing.T) {
+	text, err := os.ReadFile("testdata/full.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var models custom.Registry
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "TYPE" {
+			if _, err := models.Family(f[2], "", custom.Counter); status.CodeOf(err) != status.AlreadyExists {
+				t.Errorf("%s: %v, want AlreadyExists", f[2], err)
+			}
 		}
 	}
 }

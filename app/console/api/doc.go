@@ -111,7 +111,7 @@
 //	GET    /api/alerts → Alerts
 //	POST   /api/alerts/{id}/dismiss → Alerts  not_found, unsupported (the history is off)
 //	GET    /api/monitoring/dashboard → a dashboard for Grafana, JSON
-//	GET    /api/monitoring/rules → alerting rules for Prometheus, YAML  unsupported (the history is off)
+//	GET    /api/monitoring/rules → alerting rules for Prometheus, YAML; without limits if the history is off
 //	GET    /api/webhook → Webhook  unsupported (the history is off)
 //	PUT    /api/webhook SetWebhook → Webhook  as before; invalid
 //	POST   /api/webhook/test → Webhook  as before; conflict (there is none)

@@ -85,8 +85,9 @@ func (g *Registry) Family(name, help string, kind Kind) (*Family, error) {
 	return f, nil
 }
 
-// serverOwn matches the prefixes of the server's metrics.
-var serverOwn = regexp.MustCompile(`^(nereid|nv_(inference|cache|cpu|gpu|model|energy))_`)
+// serverOwn matches the names of the server's metrics.
+var serverOwn = regexp.MustCompile(
+	`^(nereid_|nv_(inference|cache|cpu|gpu|pinned|model|energy)_|input_byte_size_counter$)`)
 
 func validName(name string) bool {
 	for i, c := range name {
