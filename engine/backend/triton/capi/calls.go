@@ -8,6 +8,7 @@ package capi
 import "C"
 
 import (
+	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
@@ -82,7 +83,13 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest) C.
 		q.sent = 0
 		return cError(err)
 	}
-	go answer(q, number, r) // ends with the final response
+	answered := r.Answered() // the goroutine below may free r
+	go answer(q, number, r)  // ends with the final response
+	if answered {
+		// The goroutine runs now. Otherwise it would wait until another thread takes it from this one, which goes
+		// back to C.
+		runtime.Gosched()
+	}
 	return nil
 }
 
