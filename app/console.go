@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"nereid/app/backends"
+	getcmd "nereid/app/command/get"
 	tunecmd "nereid/app/command/tune"
 	"nereid/app/console"
 	"nereid/app/console/api"
@@ -38,6 +39,7 @@ func (s *server) openConsole() error {
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
+		Fetcher:     &getcmd.Console{Python: s.c.Backends.Interpreter()},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
 			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),

@@ -114,6 +114,7 @@ var layers = map[string]int{
 	"app/console/catalog":         9,
 	"app/console/code":            9,
 	"app/console/configs":         9,
+	"app/console/downloads":       9,
 	"app/console/folders":         9,
 	"app/console/history":         9,
 	"app/console/imports":         9,
@@ -181,6 +182,7 @@ var sideways = map[string][]string{
 	"app/console/models": {
 		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/rest", "app/console/stream",
 	},
+	"app/console/downloads":       {"app/console/rest", "app/console/tasks"},
 	"app/console/imports/staging": {"app/console/folders", "app/console/rest"},
 	"app/console/imports": {
 		"app/console/catalog", "app/console/code", "app/console/configs", "app/console/folders",

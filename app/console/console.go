@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"nereid/app/console/alerts"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
+	"nereid/app/console/downloads"
 	"nereid/app/console/history"
 	"nereid/app/console/imports"
 	"nereid/app/console/imports/staging"
@@ -74,6 +76,7 @@ type Options struct {
 	Access       settings.Access  // without Tokens: no access settings
 	Window       *settings.Window // nil: there is no native window
 
+	Fetcher    downloads.Fetcher // nil: models cannot be fetched
 	Tuner      tuning.Tuner      // nil: models cannot be tuned
 	Frameworks machine.Installer // nil: there are no frameworks
 	// Environment returns the environment of a Python model; nil: there are none.
@@ -94,6 +97,7 @@ type Console struct {
 	watcher *models.Watcher
 
 	models       *models.Handler
+	downloads    *downloads.Handler
 	imports      *imports.Handler
 	configs      *configs.Handler
 	history      *history.Handler
@@ -167,6 +171,11 @@ func (c *Console) connect(o *Options) (err error) {
 		Catalog: c.catalog, Checker: o.Check, Writer: writer, Recorder: o.Recorder, Trash: trash, Streams: c.streams,
 		Tasks: c.tasks, Log: o.Log})
 	if err != nil {
+		return err
+	}
+	c.downloads = &downloads.Handler{Fetcher: o.Fetcher, Folder: filepath.Join(o.DataDir, "downloads"), Tasks: c.tasks,
+		Log: o.Log}
+	if err := os.RemoveAll(c.downloads.Folder); err != nil { // of an earlier process
 		return err
 	}
 	c.configs = &configs.Handler{Checker: o.Check, Writer: writer, Staged: c.imports.Staged}

@@ -112,6 +112,10 @@ func (c *Console) measuringRoutes() []route {
 // importRoutes take in models.
 func (c *Console) importRoutes() []route {
 	return []route{
+		{"GET", "/api/gallery", rest.Reply(c.downloads.Gallery)},
+		{"POST", "/api/downloads", rest.Call(c.downloads.Start).With(http.StatusCreated)},
+		{"GET", "/api/downloads/{id}", rest.Reply(c.downloads.Get)},
+		{"DELETE", "/api/downloads/{id}", rest.Do(c.downloads.Cancel)},
 		{"POST", "/api/imports", rest.Call(c.imports.Create).With(http.StatusCreated)},
 		{"GET", "/api/imports/{id}", rest.Reply(c.imports.Get)},
 		{"PUT", "/api/imports/{id}/files/{path...}", rest.Do(c.imports.PutFile)},

@@ -9,6 +9,7 @@ import path from "node:path";
 import { alerting } from "./alerts.mjs";
 import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
+import { getting } from "./getting.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { settings } from "./settings.mjs";
@@ -88,6 +89,7 @@ await report.step("command palette by keyboard", async () => {
 });
 
 await comparing({ base, page, report });
+await getting({ base, page, report, id });
 await trying({ base, page, report, models: ["words", "running_sum"] });
 await tuning({ base, page, report, model: digits });
 await alerting({ base, page, report, id });

@@ -20,6 +20,7 @@ import { edges } from "./edges.mjs";
 import { faces } from "./faces.mjs";
 import { failing } from "./failing.mjs";
 import { first, firstSteps } from "./first.mjs";
+import { getting } from "./getting.mjs";
 import { hardening } from "./hardening.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
@@ -288,6 +289,7 @@ await report.step("? shows the keys", async () => {
 });
 
 await comparing({ base, page, report });
+await getting({ base, page, report, id });
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await first({ base, page, report, id });
 if (process.argv[3]) await firstSteps({ empty: process.argv[3].replace(/\/$/, ""), report });

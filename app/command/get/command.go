@@ -41,6 +41,8 @@ A cut download is resumed, also by the same command later. Where a model came fr
 server that serves the repository finds the model in poll mode; else use nereid load.
 `
 
+const defaultMost = 64 << 10 // MiB
+
 type getter struct {
 	repository, name, sha256, python, dataDir, tokenFile string
 	replace, allowCode, asJSON, gallery                  bool
@@ -73,7 +75,7 @@ func (o *getter) sections() []command.Section {
 
 // Run runs "nereid get".
 func Run(ctx context.Context, e *command.Env, args []string) int {
-	o := getter{env: e, python: "python3", most: 64 << 10, meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
+	o := getter{env: e, python: "python3", most: defaultMost, meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
 	flags := command.NewFlagSet("nereid get", o.sections())
 	err := flags.Parse(args)
 	usage := about + command.Help(o.sections())

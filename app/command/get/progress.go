@@ -9,7 +9,8 @@ import (
 
 // meter shows how far a download is, in one line of a terminal.
 type meter struct {
-	w     io.Writer // nil: nothing is shown
+	w     io.Writer                            // nil: nothing is shown
+	tell  func(file string, have, whole int64) // is told of all progress, if it is not nil
 	every time.Duration
 	now   func() time.Time
 
@@ -25,6 +26,9 @@ const mib = 1 << 20
 
 // at tells that a file has so many bytes of whole, which is negative if it is not known.
 func (m *meter) at(name string, have, whole int64) {
+	if m.tell != nil {
+		m.tell(name, have, max(whole, -1))
+	}
 	if m.w == nil {
 		return
 	}

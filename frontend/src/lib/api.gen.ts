@@ -489,6 +489,62 @@ export interface RestoreRequest {
   consentCode?: boolean;
 }
 
+/** Gallery lists models that are known to work, and where they come from. */
+export interface Gallery {
+  models: GalleryModel[];
+}
+
+/** GalleryModel is a model of the gallery. */
+export interface GalleryModel {
+  name: string;
+  /** For is what the model does, in one line. */
+  for: string;
+  /** License is an SPDX identifier. */
+  license: string;
+  /** Bytes is the size of the model's file. */
+  bytes: number;
+  /** Source is what StartDownload takes. */
+  source: string;
+  /** Tried reports whether the model was fetched, served, and compared with ONNX Runtime. */
+  tried: boolean;
+}
+
+/** StartDownload names what to fetch: a source as nereid get takes it. */
+export interface StartDownload {
+  source: string;
+}
+
+/**
+ * Download is a source that is fetched into a folder of the server. Nothing of it runs. Its models are then imported
+ * by their paths. The server keeps the newest download that has ended, until it stops.
+ */
+export interface Download {
+  id: string;
+  source: string;
+  state: DownloadState;
+  /** File is what is fetched now, "" if that is not known. */
+  file: string;
+  /** HaveBytes of WholeBytes are there. WholeBytes is -1 if it is not known. */
+  haveBytes: number;
+  wholeBytes: number;
+  /** Reason, of failed. */
+  reason: string;
+  /** Models, of done. */
+  models: DownloadedModel[];
+}
+
+/** DownloadState is the state of a Download. */
+export type DownloadState = "running" | "done" | "failed";
+
+/** DownloadedModel is a model folder that was made from a download. */
+export interface DownloadedModel {
+  name: string;
+  /** Path is the folder, for ImportCreate. */
+  path: string;
+  /** Notes are what the user should know. */
+  notes: string[];
+}
+
 /** History answers GET /api/history. */
 export interface History {
   fromMs: number;

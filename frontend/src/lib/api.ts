@@ -193,6 +193,11 @@ export const client = {
   trash: (s?: AbortSignal) => json<api.Trash>("GET", "/api/trash", undefined, s),
   restoreTrash: (id: string) => json<api.Trashed>("POST", `/api/trash/${seg(id)}/restore`),
 
+  gallery: (s?: AbortSignal) => json<api.Gallery>("GET", "/api/gallery", undefined, s),
+  startDownload: (r: api.StartDownload) => json<api.Download>("POST", "/api/downloads", r),
+  download: (id: string) => json<api.Download>("GET", `/api/downloads/${seg(id)}`),
+  cancelDownload: async (id: string) => void (await call("DELETE", `/api/downloads/${seg(id)}`)),
+
   createImport: (r: api.ImportCreate) => json<api.Import>("POST", "/api/imports", r),
   getImport: (id: string) => json<api.Import>("GET", imp(id)),
   analyzeImport: (id: string) => json<api.Import>("POST", `${imp(id)}/analyze`),

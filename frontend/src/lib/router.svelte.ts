@@ -6,6 +6,7 @@ export type Tab = (typeof tabs)[number];
 export type Route =
   | { view: "models" }
   | { view: "model"; name: string; tab: Tab }
+  | { view: "get" }
   | { view: "history" }
   | { view: "logs"; name: string }
   | { view: "requests"; query: string }
@@ -40,12 +41,13 @@ export function parse(hash: string): Route {
   }
   if (view === "logs") return { view, name: decoded(name) };
   if (view === "requests") return { view, query: query ?? "" };
-  if (view === "history" || view === "server" || view === "settings") return { view };
+  if (view === "get" || view === "history" || view === "server" || view === "settings") return { view };
   return { view: "models" };
 }
 
 export const href = {
   models: "#/models",
+  get: "#/get",
   history: "#/history",
   logs: (model = "") => (model ? `#/logs/${encodeURIComponent(model)}` : "#/logs"),
   requests: (query = "") => (query ? `#/requests?${query}` : "#/requests"),
