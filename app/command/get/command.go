@@ -75,7 +75,8 @@ func (o *getter) sections() []command.Section {
 
 // Run runs "nereid get".
 func Run(ctx context.Context, e *command.Env, args []string) int {
-	o := getter{env: e, python: "python3", most: defaultMost, meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
+	o := getter{env: e, python: "python3", most: defaultMost,
+		meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
 	flags := command.NewFlagSet("nereid get", o.sections())
 	err := flags.Parse(args)
 	usage := about + command.Help(o.sections())

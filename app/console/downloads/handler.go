@@ -64,7 +64,8 @@ func (h *Handler) Start(_ *http.Request, req *api.StartDownload) (out api.Downlo
 		return out, rest.Errorf(api.CodeUnsupported, "this server fetches no models")
 	}
 	if source == "" {
-		return out, rest.Errorf(api.CodeInvalid, "name a source, such as hf:owner/name, pypi:package or https://host/file")
+		return out, rest.Errorf(api.CodeInvalid,
+			"name a source, such as hf:owner/name, pypi:package or https://host/file")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
