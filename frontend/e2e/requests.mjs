@@ -149,7 +149,7 @@ export async function requests({ base, page, report }) {
     await row(`${mark}-many`).waitFor();
     const older = page.getByRole("button", { name: "Older requests" });
     const rows = () => table.locator("tr.one").count();
-    // The page may read the list again, from its beginning: then older ones are asked for again. By keyboard, because the button moves.
+    // By keyboard, because the button moves.
     const listed = await eventually(async () => {
       if (await older.isEnabled({ timeout: 100 }).catch(() => false)) await older.press("Enter");
       return table.getAttribute("aria-rowcount");

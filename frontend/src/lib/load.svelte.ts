@@ -7,19 +7,21 @@ export class Loaded<T> {
   busy = $state(false);
   private abort: AbortController | null = null;
 
-  /** Fetches the value again. The old value stays visible. The result of an earlier call is dropped. */
-  async run(fetcher: (signal: AbortSignal) => Promise<T>): Promise<void> {
+  /** Fetches the value again. The old value stays visible. The result of an earlier call is dropped: run returns false. */
+  async run(fetcher: (signal: AbortSignal) => Promise<T>): Promise<boolean> {
     this.abort?.abort();
     const ctl = new AbortController();
     this.abort = ctl;
     this.busy = true;
     try {
       const v = await fetcher(ctl.signal);
-      if (ctl.signal.aborted) return;
+      if (ctl.signal.aborted) return false;
       this.value = v;
       this.error = null;
+      return true;
     } catch (e) {
       if (!ctl.signal.aborted) this.error = errorText(e);
+      return false;
     } finally {
       if (this.abort === ctl) this.busy = false;
     }

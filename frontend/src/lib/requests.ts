@@ -1,5 +1,5 @@
 // What the page of the requests says about one of them, and its filters in the address.
-import type { Request, RequestDetail } from "./api.gen";
+import type { Request, RequestDetail, Requests } from "./api.gen";
 import { count, us } from "./format";
 import { t } from "./i18n/index.svelte";
 
@@ -41,6 +41,20 @@ export function merge(list: readonly Request[], more: readonly Request[], most: 
   const all = [...new Map([...list, ...more].map((r) => [r.id, r])).values()].sort((a, b) => b.id - a.id);
   const above = Math.max(0, all.length - most);
   return all.slice(0, all.length - Math.floor(above / partSize) * partSize);
+}
+
+/** How many older requests are read at once. */
+export const atOnce = 1000;
+
+/** Reads the newest requests with read. If one is known, all that are newer are read, up to a number. */
+export async function readTo(known: number | undefined, most: number, read: (q: { before?: number; limit?: number }) => Promise<Requests>): Promise<Requests> {
+  let got = await read({});
+  for (;;) {
+    const last = got.requests.at(-1)?.id ?? 0;
+    if (known === undefined || !got.more || last <= known || got.requests.length >= most) return got;
+    const { requests, more } = await read({ before: last, limit: atOnce });
+    got = { ...got, requests: [...got.requests, ...requests], more };
+  }
 }
 
 export const partSize = 50;
