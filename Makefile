@@ -30,7 +30,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TAGS := grpcnotrace
 DESKTOP_TAGS := desktop,production,webkit2_41,$(TAGS)
 export GOFLAGS ?= -trimpath -buildvcs=false -tags=$(TAGS)
-LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
+# Without -buildid=, two builds of one commit differ in their identifiers alone.
+LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
