@@ -59,6 +59,7 @@ func bars(all *results) []bar {
 		{"start", nil, restMemory, atMost, 60, 0},
 		{"start", nil, restCPU, atMost, 1, 0},
 		{"history", nil, serverUS, ratioAtMost, 1.02, 0},
+		{"record-requests", nil, serverUS, ratioAtMost, 1.02, 0},
 		{"echo-", nil, serverUS, ratioAtMost, 1.2, 0},
 		{"idle-http", nil, idleMemory, atMost, 10, 0},
 		{"idle-http", nil, idleMost, atMost, 50, 0},

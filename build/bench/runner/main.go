@@ -83,6 +83,7 @@ func (b *bench) experiments() []experiment {
 		{namesOf(loads()), b.runLoads},
 		{[]string{"start"}, b.runStart},
 		{[]string{"history"}, b.runHistory},
+		{[]string{"record-requests"}, b.runRecord},
 		{[]string{"echo-http", "echo-grpc", "echo-grpc-go"}, b.runEcho},
 		{[]string{"idle"}, b.runIdle},
 		{[]string{"instances"}, b.runInstances},

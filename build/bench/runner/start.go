@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"nereid/engine/system/proc"
@@ -42,19 +43,29 @@ func (b *bench) runStart(ctx context.Context) error {
 	return b.compare(ctx, b.repeat, c)
 }
 
-// historyPairs is how many pairs show a difference of a few percent.
-const historyPairs = 20
+// recordingPairs is how many pairs show a difference of a few percent.
+const recordingPairs = 20
 
-// runHistory measures what recording the history costs: ours with it and without, under the same load.
+// runHistory measures what recording the history costs.
 func (b *bench) runHistory(ctx context.Context) error {
+	return b.withAndWithout(ctx, "history", "identity-http")
+}
+
+// runRecord measures what recording the requests costs.
+func (b *bench) runRecord(ctx context.Context) error {
+	return b.withAndWithout(ctx, "record-requests", "identity-http", "identity-grpc", "mlpdb-http", "mlpdb-grpc")
+}
+
+// withAndWithout measures ours with an option and without, under the same loads.
+func (b *bench) withAndWithout(ctx context.Context, option string, names ...string) error {
 	repository, err := b.ourRepository()
 	if err != nil {
 		return err
 	}
 	var programs []*program
 	for _, value := range []string{"true", "false"} {
-		p := nereid(b.binary, filepath.Join(b.work, "history"+value), "--history="+value)
-		p.name += "-history-" + value
+		p := nereid(b.binary, filepath.Join(b.work, option+value), "--"+option+"="+value)
+		p.name += "-" + option + "-" + value
 		programs = append(programs, p)
 	}
 	servers, err := startAll(ctx, programs, []string{repository, repository})
@@ -62,12 +73,18 @@ func (b *bench) runHistory(ctx context.Context) error {
 		return err
 	}
 	defer stopAll(servers)
-	c := contest{name: "history, against none, 64 clients"}
-	for _, s := range servers {
-		c.sides = append(c.sides, func(ctx context.Context) ([]value, error) {
-			l := load{proto: "http", tensors: identityInput}
-			return b.load(ctx, l, "identity", s, 64, window{"1s", 2}, "none")
-		})
+	var cases []contest
+	for _, l := range loads() {
+		if !slices.Contains(names, l.name) {
+			continue
+		}
+		c := contest{name: option + ", against none, " + caseName(l.name, 64)}
+		for _, s := range servers {
+			c.sides = append(c.sides, func(ctx context.Context) ([]value, error) {
+				return b.load(ctx, l, l.models[0], s, 64, window{"1s", 2}, "none")
+			})
+		}
+		cases = append(cases, c)
 	}
-	return b.compare(ctx, historyPairs, c)
+	return b.compare(ctx, recordingPairs, cases...)
 }
