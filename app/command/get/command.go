@@ -68,7 +68,7 @@ func (o *getter) sections() []command.Section {
 		command.Opt("--python", "PATH", "the interpreter whose pip is used; default python3", &o.python),
 		command.Opt("--token-file", "FILE", "the file with a hub's token; default: HF_TOKEN, or that of Hugging "+
 			"Face's tools", &o.tokenFile),
-		command.Opt("--gallery", "", "lists models that are known to work, and their sources", &o.gallery),
+		command.Opt("--gallery", "", "lists small models and their sources", &o.gallery),
 		command.Opt("--json", "", "prints JSON", &o.asJSON),
 	}}}
 }

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// galleryFile lists models that are known to work, one a line. docs/models.md says how to add one.
+// galleryFile lists models, one a line. docs/models.md says how to add one.
 //
 //go:embed gallery.json
 var galleryFile []byte

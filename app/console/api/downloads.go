@@ -1,6 +1,6 @@
 package api
 
-// Gallery lists models that are known to work, and where they come from.
+// Gallery lists models, and where they come from.
 type Gallery struct {
 	Models List[GalleryModel] `json:"models"`
 }

@@ -22,7 +22,7 @@ import (
 
 // Fetcher fetches models.
 type Fetcher interface {
-	// Gallery returns models that are known to work.
+	// Gallery returns models that are worth a try.
 	Gallery() ([]api.GalleryModel, error)
 	// Fetch makes model folders of a source in a folder, which is empty. It tells progress of the bytes of a file, with
 	// -1 for a whole that is not known.

@@ -489,7 +489,7 @@ export interface RestoreRequest {
   consentCode?: boolean;
 }
 
-/** Gallery lists models that are known to work, and where they come from. */
+/** Gallery lists models, and where they come from. */
 export interface Gallery {
   models: GalleryModel[];
 }

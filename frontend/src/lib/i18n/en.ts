@@ -162,7 +162,7 @@ export const en = {
   "get.forms": "hf:owner/name[/file][@revision] of Hugging Face · pypi:package[/file] · oci:registry/name[:tag] · https://host/file · a path on the server's machine",
   "get.running": "Getting {source}",
   "get.gallery": "Gallery",
-  "get.galleryAbout": "Models that are known to work, each with its licence.",
+  "get.galleryAbout": "Small models, each with its licence. They were served and compared with ONNX Runtime, unless it says \"not tried\".",
   "get.filter": "Filter by name or use",
   "get.untried": "not tried",
   "samples.title": "Or take a sample",

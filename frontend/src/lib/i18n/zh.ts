@@ -164,7 +164,7 @@ export const zh: Record<keyof typeof en, string> = {
   "get.forms": "Hugging Face 的 hf:owner/name[/file][@revision] · pypi:package[/file] · oci:registry/name[:tag] · https://host/file · 服务器上的路径",
   "get.running": "正在获取 {source}",
   "get.gallery": "模型库",
-  "get.galleryAbout": "已知可用的模型，均注明许可证。",
+  "get.galleryAbout": "小型模型，均注明许可证。除注明“未试用”的之外，都已加载并与 ONNX Runtime 比对过。",
   "get.filter": "按名称或用途筛选",
   "get.untried": "未试用",
   "samples.title": "或使用示例",
