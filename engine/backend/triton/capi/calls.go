@@ -86,8 +86,8 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest) C.
 	answered := r.Answered() // the goroutine below may free r
 	go answer(q, number, r)  // ends with the final response
 	if answered {
-		// The goroutine runs now. Otherwise it would wait until another thread takes it from this one, which goes
-		// back to C.
+		// A call from C keeps its thread, so answer always runs on another one. Gosched gives the processor to such a
+		// thread now. Otherwise it would be taken only after this one is back in C.
 		runtime.Gosched()
 	}
 	return nil

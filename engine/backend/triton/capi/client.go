@@ -18,7 +18,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// answer gives the library the responses of another model.
+// answer gives the sender of a request its responses, and drops the reference on r. q is the sender's again with the
+// final response.
 func answer(q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request) {
 	defer r.Release()
 	var w recordWriter
@@ -71,7 +72,7 @@ func (w *recordWriter) response(r *infer.Request, resp *infer.Response) {
 	}
 }
 
-// goRequest copies a request to another model.
+// goRequest copies a request. The caller has the reference on it.
 func goRequest(q *C.TRITONSERVER_InferenceRequest) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version, r.ID = C.GoString(q.model), int64(q.version), C.GoString(q.id)

@@ -66,8 +66,8 @@ struct TRITONSERVER_InferenceResponse {
   error failure;
 };
 
-// nt_answer gives the caller of another model a response from a record, or, with no record, only flags. With
-// RESPONSE_FINAL the request is released before.
+// nt_answer gives the sender of a request a response from a record, or, with no record, only flags. The response is the
+// sender's. With RESPONSE_FINAL the request is released first, by its release function, and q must not be used then.
 void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t size, uint32_t flags);
 
 #endif
