@@ -24,9 +24,9 @@ type rule struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// Rules returns a file of alerting rules: one for a server that is gone, and for each model one per limit that a metric
-// can be compared with. These are failures, the 99th percentile and the queue; no metric has restarts, the memory of a
-// model, or a comparison of versions.
+// Rules returns a file of alerting rules. One is for when Prometheus gets no metrics of any server. For each model
+// there is one per limit that a metric can be compared with: failures, the 99th percentile and the queue. No metric has
+// restarts, the memory of a model, or a comparison of versions.
 //
 // The rules look back five minutes, because Prometheus may scrape once a minute. They need as many requests as those of
 // package alerts, but compare figures without a confidence interval.
