@@ -142,7 +142,7 @@ def test_D078_requests_come_from_several_threads(printed):
 
 
 def test_D078_functions_of_the_program_send_and_delete_requests(printed):
-    assert line(printed, "100 answers to one request")
+    assert line(printed, "5000 answers to one request")
 
 
 def test_D078_a_decoupled_model_gives_several_responses(printed):
@@ -176,3 +176,10 @@ def test_D078_the_example_of_the_documentation(tmp_path):
     compile_command = re.search(r"^    (cc .*)$", page, re.M)[1].replace("program", str(tmp_path / "program"))
     subprocess.run(compile_command, shell=True, cwd=ROOT, check=True)
     assert run(tmp_path / "program", ROOT / "models-sample") == "OUTPUT0: 3 1 4\n"
+
+
+def test_D078_functions_that_send_the_next_request_do_not_keep_their_threads(simple, tmp_path):
+    """With one processor, each of them could wait for it while the next ones run. Then there are hundreds of threads."""
+    (tmp_path / "builtin_identity").symlink_to(ROOT / "models-sample/builtin_identity")
+    threads = line(run(simple, tmp_path, GOMAXPROCS="1"), "5000 answers to one request").split()[-1]
+    assert int(threads) < 300

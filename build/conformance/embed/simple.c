@@ -140,9 +140,23 @@ static void ask_from_threads(char *model) {
 }
 
 // A request that is sent again when it is released, and that is deleted when it is released for the last time.
-static int left = 100;
+enum { again = 5000 };
+static int left = again, most_threads;
+
+// threads returns how many threads this process has.
+static int threads(void) {
+  FILE *f = fopen("/proc/self/status", "r");
+  char line[256];
+  int n = 0;
+  while (f != NULL && n == 0 && fgets(line, sizeof line, f) != NULL) sscanf(line, "Threads: %d", &n);
+  if (f == NULL || n == 0) exit(3);
+  fclose(f);
+  return n;
+}
 
 static void send_again(TRITONSERVER_InferenceRequest *q, const uint32_t flags, void *userp) {
+  int n = threads();
+  if (n > most_threads) most_threads = n;
   if (--left > 0) {
     must(TRITONSERVER_ServerInferAsync(server, q, NULL));
   } else {
@@ -172,9 +186,9 @@ static void ask_from_callbacks(void) {
   must(TRITONSERVER_InferenceRequestSetResponseCallback(q, allocator, &to, count_down, &to));
   must(TRITONSERVER_ServerInferAsync(server, q, NULL));
   pthread_mutex_lock(&to.lock);
-  while (to.finals < 100) pthread_cond_wait(&to.changed, &to.lock);
+  while (to.finals < again) pthread_cond_wait(&to.changed, &to.lock);
   pthread_mutex_unlock(&to.lock);
-  printf("100 answers to one request\n");
+  printf("%d answers to one request, threads %d\n", again, most_threads);
 }
 
 static void print_message(const char *what, TRITONSERVER_Message *m) {

@@ -148,7 +148,10 @@ static void read_response(TRITONSERVER_InferenceResponse *r, TRITONSERVER_Infere
   if (r->failure != NULL) free_outputs(r);
 }
 
+_Thread_local bool nt_answering;
+
 void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t size, uint32_t flags) {
+  nt_answering = true;
   TRITONSERVER_InferenceResponse *r = NULL;
   if (record != NULL) {
     r = must_have(calloc(1, sizeof *r));
@@ -161,4 +164,5 @@ void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t si
   void *userp = q->respond_userp;
   if (flags & RESPONSE_FINAL) q->release(q, RELEASE_ALL, q->release_userp);  // q may be gone
   respond(r, flags, userp);
+  nt_answering = false;
 }

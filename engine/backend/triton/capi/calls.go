@@ -66,7 +66,7 @@ func host_live(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Live
 func host_ready(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Ready()) }
 
 //export host_infer
-func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest) C.error {
+func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest, answering C.bool) C.error {
 	r := goRequest(q)
 	asked.Lock()
 	if asked.open == nil {
@@ -83,11 +83,12 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest) C.
 		q.sent = 0
 		return cError(err)
 	}
-	answered := r.Answered() // the goroutine below may free r
-	go answer(q, number, r)  // ends with the final response
-	if answered {
+	now := r.Answered() && !bool(answering) // the goroutine below may free r
+	go answer(q, number, r)                 // ends with the final response
+	if now {
 		// A call from C keeps its thread, so answer always runs on another one. Gosched gives the processor to such a
-		// thread now. Otherwise it would be taken only after this one is back in C.
+		// thread now. Otherwise it would be taken only after this one is back in C. Functions that take an answer and
+		// send the next request do not wait so: each would keep its thread while the next ones run.
 		runtime.Gosched()
 	}
 	return nil

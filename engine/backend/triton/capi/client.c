@@ -270,7 +270,7 @@ error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSE
   if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
     return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
   q->cancelled = false;  // it may have been sent before
-  return host_infer(s, q);
+  return host_infer(s, q, nt_answering);
 }
 
 error TRITONSERVER_ServerIsLive(TRITONSERVER_Server *s, bool *live) {

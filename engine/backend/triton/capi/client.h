@@ -66,6 +66,8 @@ struct TRITONSERVER_InferenceResponse {
   error failure;
 };
 
+// nt_answering says that this thread is in nt_answer.
+extern _Thread_local bool nt_answering;
 // nt_answer gives the sender of a request a response from a record, or, with no record, only flags. The response is the
 // sender's. With RESPONSE_FINAL the request is released first, by its release function, and q must not be used then.
 void nt_answer(TRITONSERVER_InferenceRequest *q, const char *record, uint64_t size, uint32_t flags);

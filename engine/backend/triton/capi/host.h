@@ -15,8 +15,9 @@ TRITONSERVER_Error *host_normalize(const char *text, size_t size, char **whole);
 void host_log(int level, const char *file, int line, const char *text);
 bool host_logs(int level);
 
-// host_infer sends a request to a server; its answers come by nt_answer. host_cancel cancels it.
-TRITONSERVER_Error *host_infer(TRITONSERVER_Server *s, TRITONSERVER_InferenceRequest *q);
+// host_infer sends a request to a server; its answers come by nt_answer. answering: the caller is in nt_answer.
+// host_cancel cancels it.
+TRITONSERVER_Error *host_infer(TRITONSERVER_Server *s, TRITONSERVER_InferenceRequest *q, bool answering);
 void host_cancel(uint64_t number);
 TRITONSERVER_Error *host_model_ready(TRITONSERVER_Server *s, const char *name, int64_t version, bool *ready);
 TRITONSERVER_Error *host_model_decoupled(
