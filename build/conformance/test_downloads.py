@@ -70,6 +70,10 @@ def test_a_model_of_a_url_is_fetched_imported_and_answers(server, folder):
     assert server.post("/v2/models/minus/infer", body).json["outputs"][0]["data"] == [-1, -2, -3]
     provenance = json.loads((server.repositories[0] / "minus/provenance.json").read_text())
     assert provenance["source"].endswith("/minus.onnx") and len(provenance["sha256"]) == 64
+    shown = ui(server, "GET", "/api/models/minus").json["provenance"]
+    assert shown["from"].endswith("/minus.onnx") and shown["sha256"] == provenance["sha256"] and shown["fetched"]
+    (server.repositories[0] / "minus/provenance.json").write_text("[1]")
+    assert ui(server, "GET", "/api/models/minus").json["provenance"] is None
 
 
 def test_what_is_no_model_says_so_and_the_next_download_removes_it(server, folder):

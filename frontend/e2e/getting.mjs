@@ -19,6 +19,8 @@ export async function getting({ base, page, report, id }) {
     await dialog.getByText(`${name} is ready`).waitFor();
     await dialog.getByRole("button", { name: "Try it" }).click();
     await page.getByRole("heading", { name }).waitFor();
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByText("Fetched from").waitFor();
     await api(base, "DELETE", `/api/models/${name}`);
   });
 

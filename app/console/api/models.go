@@ -134,6 +134,23 @@ type ModelDetail struct {
 	// Failed is the configuration on disk if it did not load and an earlier one serves; else null. All other fields
 	// describe the one in service, except ConfigText.
 	Failed *FailedConfig `json:"failed"`
+	// Provenance is null unless nereid get or the page fetched the model.
+	Provenance *Provenance `json:"provenance"`
+}
+
+// Provenance says where a model came from. It is the model's file provenance.json, which anybody may have written.
+type Provenance struct {
+	// From is the URL, the package's file or the folder; File is in it, or "".
+	From string `json:"from"`
+	File string `json:"file"`
+	// Revision is the hub's commit or the digest of a registry's manifest, or "".
+	Revision string `json:"revision"`
+	// License as the source names it, or "".
+	License string `json:"license"`
+	// SHA256 of what was downloaded, or "".
+	SHA256 string `json:"sha256"`
+	// Fetched is an RFC 3339 time.
+	Fetched string `json:"fetched"`
 }
 
 // FailedConfig is a configuration that did not load.

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -162,4 +164,23 @@ func (m *Model) Labels(file string) []string {
 		return nil
 	}
 	return strings.Split(text, "\n")
+}
+
+// Provenance returns where a model came from. It returns nil if the folder has no file provenance.json that says so.
+func (m *Model) Provenance() *api.Provenance {
+	root, err := os.OpenRoot(m.Folder)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	f, err := root.Open("provenance.json")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var out api.Provenance
+	if json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&out) != nil || out.From == "" {
+		return nil
+	}
+	return &out
 }

@@ -66,6 +66,7 @@ func (h *Handler) detail(ctx context.Context, m catalog.Model) (api.ModelDetail,
 		}
 		d.Writable = m.Writable()
 		d.OtherVersions = m.OtherVersions()
+		d.Provenance = m.Provenance()
 	}
 	head, err := h.Writer.Sync(ctx, m)
 	if err != nil {

@@ -1193,6 +1193,23 @@ export interface ModelDetail extends Model {
    * describe the one in service, except ConfigText.
    */
   failed: FailedConfig | null;
+  /** Provenance is null unless nereid get or the page fetched the model. */
+  provenance: Provenance | null;
+}
+
+/** Provenance says where a model came from. It is the model's file provenance.json, which anybody may have written. */
+export interface Provenance {
+  /** From is the URL, the package's file or the folder; File is in it, or "". */
+  from: string;
+  file: string;
+  /** Revision is the hub's commit or the digest of a registry's manifest, or "". */
+  revision: string;
+  /** License as the source names it, or "". */
+  license: string;
+  /** SHA256 of what was downloaded, or "". */
+  sha256: string;
+  /** Fetched is an RFC 3339 time. */
+  fetched: string;
 }
 
 /** FailedConfig is a configuration that did not load. */

@@ -238,6 +238,7 @@ export const en = {
   "overview.noConfig": "no file: the configuration comes from the model file",
   "overview.files": "Files ({n}) · {size}",
   "overview.filesLabel": "Files of the model",
+  "overview.from": "Fetched from",
   "overview.golden": "Golden requests",
   "overview.goldenOf": "version {version}: {n} answered correctly",
   "overview.goldenThere": "{n} files; checked at the next load",

@@ -240,6 +240,7 @@ export const zh: Record<keyof typeof en, string> = {
   "overview.noConfig": "无文件：由模型文件生成配置",
   "overview.files": "文件：{n} 个，{size}",
   "overview.filesLabel": "模型的文件",
+  "overview.from": "获取自",
   "overview.golden": "基准请求",
   "overview.goldenOf": "版本 {version}：{n} 个回答正确",
   "overview.goldenThere": "{n} 个文件；下次加载时检验",
