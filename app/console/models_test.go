@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"nereid/app/console"
 	"nereid/app/console/api"
@@ -193,8 +194,13 @@ func TestConditionsOfModels(t *testing.T) {
 	}
 	installing.Store(false)
 	get[api.LoadResult](r, 200, "POST", "/api/models/ready/unload", nil)
-	if m, v := condition(); m != api.ConditionNone || v != api.ConditionUnloaded {
-		t.Errorf("unloaded: %q, %q", m, v)
+	deadline := time.After(time.Minute) // the reply does not wait until the version is closed
+	for m, v := condition(); m != api.ConditionNone || v != api.ConditionUnloaded; m, v = condition() {
+		select {
+		case <-deadline:
+			t.Fatalf("unloaded: %q, %q", m, v)
+		case <-time.After(10 * time.Millisecond): // asks as the page does
+		}
 	}
 	installing.Store(true)
 	if m, v := condition(); m != api.ConditionInstalling || v != api.ConditionInstalling {

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -212,11 +213,17 @@ func TestSpansOfIdleVersionsAreSeldomStored(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- New(src, sink).Run(ctx) }()
+		spans := func() []store.Span {
+			sink.mu.Lock()
+			defer sink.mu.Unlock()
+			return slices.Clone(sink.spans)
+		}
 		pass := func(d time.Duration) (stored int, last int64) {
-			before := len(sink.spans)
+			before := len(spans())
 			time.Sleep(d)
 			synctest.Wait()
-			return len(sink.spans) - before, sink.spans[len(sink.spans)-1].ToUS
+			after := spans()
+			return len(after) - before, after[len(after)-1].ToUS
 		}
 		if n, _ := pass(spanEvery + 2*time.Second); n != 1 {
 			t.Errorf("after a load, spans are stored %d times in %v, want once", n, spanEvery)
