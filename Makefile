@@ -36,7 +36,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -48,6 +48,7 @@ help:
 	@echo "  make build     build/bin/nereid, one self-contained file"
 	@echo "  make desktop   build/bin/nereid-desktop, the same with the window"
 	@echo "  make library   build/bin/libtritonserver.so, the server inside another program (docs/embed.md)"
+	@echo "  make wheel     the Python package nereid with both, in build/bin/wheel"
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
 	@echo "  make package-arm64   those of nereid for arm64, with a cross compiler, in build/bin/packages-arm64"
 	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
@@ -163,6 +164,10 @@ library: $(ORT) $(DIST)
 	  -ldflags "$(LDFLAGS) '-extldflags=-Wl,-soname,libtritonserver.so -Wl,--version-script=$(CURDIR)/$(EXPORTS)'" ./app/library
 	@rm build/bin/libtritonserver.h # of cgo; the header is app/library/include/triton/core/tritonserver.h
 
+# A Python package with the library and the program (docs/embed.md).
+wheel: build library
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) build/scripts/wheel.py "$(VERSION)" build/bin/wheel
+
 # The time of all files in the packages. Two builds of one commit make the same bytes.
 package: build desktop setup-nfpm
 	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); rm -rf build/bin/packages; \
@@ -221,7 +226,7 @@ run: setup-python build
 check: setup-onnxruntime setup-lint setup-frontend setup-python
 	@$(RUNTESTS) -only "gofmt,vet,lint,unit"
 
-test: setup build library setup-frameworks desktop loadgen
+test: setup wheel setup-frameworks desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
 soak: setup-python setup-onnxruntime build loadgen

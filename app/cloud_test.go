@@ -2,7 +2,11 @@ package app
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"nereid/engine"
 )
 
 func TestSageMakerService_B083_G015(t *testing.T) {
@@ -27,5 +31,24 @@ func TestSageMakerService_B083_G015(t *testing.T) {
 		if resp.StatusCode != tt.want {
 			t.Errorf("%s with token %q answers %d, want %d", tt.path, tt.token, resp.StatusCode, tt.want)
 		}
+	}
+}
+
+// The archives take the names of models: the folder that has their links is the preferred repository.
+func TestAnArchivesLinkTakesTheNameOfAModel_B083(t *testing.T) {
+	r := runServer(t, "", "--allow-sagemaker=true", "--sagemaker-port=0")
+	good, ok := r.engine.Model("good")
+	if !ok {
+		t.Fatal("there is no model")
+	}
+	link := filepath.Join(r.repos.archives, "good")
+	if err := os.Symlink(good.Folder, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.engine.LoadModel(t.Context(), "good", engine.LoadParameters{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := r.engine.Model("good"); got.Folder != link {
+		t.Errorf("loaded from %s, want %s", got.Folder, link)
 	}
 }

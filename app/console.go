@@ -3,7 +3,11 @@ package app
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
 
 	"nereid/app/backends"
 	getcmd "nereid/app/command/get"
@@ -16,6 +20,7 @@ import (
 	"nereid/app/datadir"
 	"nereid/app/desktop"
 	"nereid/engine/modelconfig"
+	"nereid/engine/worker/process"
 	"nereid/frontend"
 )
 
@@ -24,7 +29,7 @@ func (s *server) openConsole() error {
 	f, e, python := s.fronts, &s.c.Engine, datadir.Python(s.data.Path)
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
-		Memory: f.memory, Refusals: f.refusals, Requests: s.requests, LogControl: s.logControl,
+		Memory: f.memory, Refusals: f.refusals, Requests: s.requests, Capture: s.capture, LogControl: s.logControl,
 		Alerts: s.alerts, Webhook: s.webhook,
 		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
@@ -39,6 +44,7 @@ func (s *server) openConsole() error {
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
+		Inspect:     s.inspectCommand,
 		Fetcher:     &getcmd.Console{Python: s.c.Backends.Interpreter()},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
@@ -52,6 +58,9 @@ func (s *server) openConsole() error {
 		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log)
 		s.shell.configure(own)
 		o.Window = &settings.Window{Pick: s.shell.pick, Desktop: own}
+	}
+	if f.c.Listen.Kiosk.On {
+		o.Kiosk = &console.Kiosk{Models: f.c.Access.KioskModels, Address: f.kioskAddress}
 	}
 	if n := e.DefaultMaxBatchSize; n != nil {
 		o.Check.DefaultMaxBatchSize = *n
@@ -67,6 +76,18 @@ func (s *server) openConsole() error {
 	}
 	s.console.Store(c)
 	return nil
+}
+
+// inspectCommand makes a process of this program that inspects a model. It gets no secrets.
+func (s *server) inspectCommand(ctx context.Context, args ...string) *exec.Cmd {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	cmd := exec.CommandContext(ctx, exe, append([]string{"inspect"}, args...)...)
+	cmd.Env = append(process.Environ(os.Environ(), nil), "NEREID_DATA_DIR="+s.data.Path,
+		"NEREID_ONNXRUNTIME_LIBRARY="+s.c.Backends.ONNXRuntime.Library)
+	return cmd
 }
 
 // link returns a link that opens the GUI for a browser that is not let in otherwise. It works once.
@@ -87,10 +108,15 @@ func (s *server) describeONNXRuntime() api.Runtime {
 	return api.Runtime{Version: version, Library: s.backends.ONNXRuntime.LibraryPath()}
 }
 
-// startConsole serves the GUI, if it is on, and shows the window.
+// startConsole serves the GUI and the public page, as far as they are on, and shows the window.
 func (s *server) startConsole() error {
 	c, l := s.console.Load(), s.fronts.listeners["ui"]
-	if c == nil {
+	if public := s.fronts.listeners["kiosk"]; public != nil {
+		h := c.KioskServer()
+		h.Handler = s.fronts.guards["kiosk"].Handler(h.Handler)
+		s.fronts.servePlain(s.fronts.wrapTLS("kiosk", public), h)
+	}
+	if l == nil {
 		return nil
 	}
 	h := c.Server()
@@ -103,4 +129,21 @@ func (s *server) startConsole() error {
 		return nil
 	}
 	return s.shell.opened(s.log, s.data.Path, l.Addr())
+}
+
+// kioskAddress returns the URL of the public page for other devices, "" if they cannot reach it.
+func (f *fronts) kioskAddress() string {
+	l := f.listeners["kiosk"]
+	if l == nil || !f.c.Listen.Kiosk.Reachable() {
+		return ""
+	}
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	if at.Addr().IsUnspecified() {
+		all := reachableAddresses()
+		if len(all) == 0 {
+			return ""
+		}
+		at = netip.AddrPortFrom(all[0], at.Port())
+	}
+	return f.url("kiosk", at.String()) + "/"
 }

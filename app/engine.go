@@ -60,6 +60,7 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 			return fmt.Errorf("cannot prepare the folder of archives: %w", err)
 		}
 		o.Repositories = append(slices.Clone(o.Repositories), s.repos.archives)
+		o.Preferred = s.repos.archives
 	}
 	if err := s.openCache(); err != nil {
 		return err

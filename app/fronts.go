@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nereid/app/access"
+	"nereid/app/capture"
 	"nereid/app/certs"
 	"nereid/app/console"
 	"nereid/app/console/api"
@@ -53,18 +54,21 @@ type fronts struct {
 	exporter *metrics.Exporter          // nil: off
 	metrics  *http.Server               // serves exporter
 	plain    []*http.Server             // of the metrics, the console and the control socket
-	guards   map[string]*listen.Guard   // of the metrics and the console, by the name of the endpoint
+	guards   map[string]*listen.Guard   // of the metrics and the pages, by the name of the endpoint
 	shares   listen.Shares
 }
 
 // openFronts makes the servers. They do not serve yet.
-func (s *server) openFronts(context.Context) error {
+func (s *server) openFronts(ctx context.Context) error {
 	f := s.fronts
 	f.engine = s.engine
 	f.refusals = refusals.New()
 	if f.c.Requests.Record {
 		f.requests = requests.New()
 		s.requests = requestlog.New(f.requests, s.keepRequests())
+		if err := s.openCapture(ctx); err != nil {
+			return err
+		}
 	}
 	if f.c.Listen.UI.TLS && s.shell != nil {
 		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
@@ -73,16 +77,28 @@ func (s *server) openFronts(context.Context) error {
 	f.shares = listen.OwnShares()
 	f.guards = map[string]*listen.Guard{
 		"metrics": listen.NewGuard(f.shares.Plain, plainStall), "ui": listen.NewGuard(f.shares.Plain, plainStall),
+		"kiosk": listen.NewGuard(f.shares.Plain, plainStall),
 	}
 	for _, open := range []func() error{f.openTLS, s.openMetrics, s.openHTTP, s.openGRPC, s.openCloud} {
 		if err := open(); err != nil {
 			return err
 		}
 	}
-	if f.c.Listen.UI.On {
+	if f.c.Listen.UI.On || f.c.Listen.Kiosk.On {
 		return s.openConsole()
 	}
 	return nil
+}
+
+// openCapture makes what keeps contents of requests, for models for which somebody asks for it. Records name models
+// without their namespace, so there is none with namespaces.
+func (s *server) openCapture(ctx context.Context) (err error) {
+	if s.c.Engine.Namespaces {
+		return nil
+	}
+	s.capture, err = capture.New(ctx, capture.Options{Log: s.fronts.requests, Store: s.store,
+		Folder: s.data.Join("captures"), Memory: s.fronts.memory, Errors: s.log})
+	return err
 }
 
 // keepRequests is how requests are kept; nil: they are not.
@@ -119,7 +135,7 @@ func (f *fronts) openTLS() error {
 		case &f.c.Listen.GRPC:
 			files = f.c.TLS.GRPC
 			files.Protocols = []string{"h2"}
-		case &f.c.Listen.UI: // browsers are not asked for a certificate
+		case &f.c.Listen.UI, &f.c.Listen.Kiosk: // browsers are not asked for a certificate
 			files.Mutual = false
 		}
 		config, err := certs.New(files, f.log.With("endpoint", e.Name))
@@ -331,6 +347,9 @@ func (f *fronts) announce() {
 		if l := f.listeners[e.name]; l != nil {
 			f.log.Info(e.text + l.Addr().String())
 		}
+	}
+	if l := f.listeners["kiosk"]; l != nil {
+		f.log.Info("Started public page at " + f.url("kiosk", l.Addr().String()) + "/")
 	}
 	if l := f.listeners["ui"]; l != nil {
 		url := f.url("ui", l.Addr().String()) + "/"

@@ -53,6 +53,8 @@ func commands() []command.Command {
 			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
+		{Names: []string{"inspect"}, Args: "...", Run: admin.Inspect,
+			Help: "say what is in an ONNX model and where its time goes; see nereid inspect --help"},
 		{Names: []string{"config"}, Args: "generate|show", Run: admin.Config,
 			Help: "write a config.pbtxt from a model, or show the options; see nereid config --help"},
 		{Names: []string{"perf"}, Args: "...", Run: perfcmd.Run,

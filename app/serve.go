@@ -19,6 +19,7 @@ import (
 	"nereid/app/access"
 	"nereid/app/alerts"
 	"nereid/app/backends"
+	"nereid/app/capture"
 	"nereid/app/console"
 	"nereid/app/console/api"
 	"nereid/app/control"
@@ -58,6 +59,7 @@ type server struct {
 	alerts     *alerts.Watch // nil: the history is off, as is webhook
 	webhook    *alerts.Webhook
 	requests   *requestlog.Keeper // nil: requests are not recorded
+	capture    *capture.Recorder  // nil: contents cannot be captured
 	backends   *backends.Set
 	cache      cache.Store // nil: there is none
 	engine     *engine.Engine
@@ -189,6 +191,9 @@ func (s *server) start(ctx context.Context) error {
 	}
 	if s.requests != nil {
 		s.tasks.spawn(func() error { return s.requests.Run(run) })
+	}
+	if s.capture != nil {
+		s.tasks.spawn(func() error { return s.capture.Run(run) })
 	}
 	if l, err := control.Listen(s.data.Path); err == nil {
 		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store, s.link, s.support))

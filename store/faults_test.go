@@ -59,11 +59,11 @@ func body(n int) string { return strings.Repeat(fmt.Sprintf("# %d\n", n), 1+n%20
 
 // TestKill kills a writing process again and again: the database opens, passes integrity_check, and has every
 // revision and setting that was acknowledged; minutes and hours are the sums of what is in them.
-// NEREID_SOAK=1 does it 50 times.
+// NEREID_SOAK=full does it 500 times, and bounds the time of a start.
 func TestKill(t *testing.T) {
-	rounds := 8
-	if os.Getenv("NEREID_SOAK") != "" {
-		rounds = 50
+	rounds, limit := 8, 20*time.Second // longer: it waited for a lock that nobody holds
+	if os.Getenv("NEREID_SOAK") == "full" {
+		rounds, limit = 500, 2*time.Second
 	} else if testing.Short() {
 		rounds = 2
 	}
@@ -73,8 +73,8 @@ func TestKill(t *testing.T) {
 		lastRevision, lastSetting := killWriter(t, dir, 1+r.IntN(60))
 		start := time.Now()
 		s := open(t, dir, Options{})
-		if took := time.Since(start); took > 20*time.Second { // it waited for a lock that nobody holds
-			t.Errorf("round %d: Open took %v", round, took)
+		if took := time.Since(start); took > limit {
+			t.Errorf("round %d: Open took %v, want at most %v", round, took, limit)
 		}
 		if len(s.Warnings()) != 0 {
 			t.Fatalf("round %d: %q", round, s.Warnings())
@@ -83,7 +83,7 @@ func TestKill(t *testing.T) {
 		if err := s.w.QueryRow("PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
 			t.Fatalf("round %d: integrity_check = %q, %v", round, check, err)
 		}
-		for id := int64(1); id <= lastRevision; id++ {
+		for id := max(1, lastRevision-maxRevisions/2); id <= lastRevision; id++ { // older ones may be removed
 			if rev, err := s.Revision(t.Context(), id); err != nil || rev.After == nil || rev.Parent != id-1 {
 				t.Fatalf("round %d: acknowledged revision %d of %d: %+v, %v", round, id, lastRevision, rev, err)
 			}

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
 	alerting "nereid/app/alerts"
+	"nereid/app/capture"
 	"nereid/app/console/alerts"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
@@ -21,6 +23,8 @@ import (
 	"nereid/app/console/imports"
 	"nereid/app/console/imports/staging"
 	"nereid/app/console/inference"
+	"nereid/app/console/inspection"
+	"nereid/app/console/kiosk"
 	"nereid/app/console/machine"
 	"nereid/app/console/models"
 	"nereid/app/console/requests"
@@ -59,6 +63,8 @@ type Options struct {
 	Webhook *alerting.Webhook
 	// Requests has the recorded requests; nil: they are not recorded.
 	Requests *requestlog.Keeper
+	// Capture keeps contents of requests; nil: it cannot.
+	Capture *capture.Recorder
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
@@ -69,6 +75,7 @@ type Options struct {
 	HostPolicies map[string]affinity.Policy // those of --host-policy, by name
 	Server       machine.Description
 	Inference    inference.Server
+	Kiosk        *Kiosk // nil: there is no public page
 
 	// AllowedHosts are the host names, in addition to the loopback ones, by which the console may be called.
 	AllowedHosts []string
@@ -76,6 +83,8 @@ type Options struct {
 	Access       settings.Access  // without Tokens: no access settings
 	Window       *settings.Window // nil: there is no native window
 
+	// Inspect makes the process "nereid inspect" with these arguments; nil: models cannot be inspected.
+	Inspect    func(ctx context.Context, args ...string) *exec.Cmd
 	Fetcher    downloads.Fetcher // nil: models cannot be fetched
 	Tuner      tuning.Tuner      // nil: models cannot be tuned
 	Frameworks machine.Installer // nil: there are no frameworks
@@ -84,12 +93,19 @@ type Options struct {
 	ImportLimits staging.Limits
 }
 
+// Kiosk describes the public page.
+type Kiosk struct {
+	Models  []string      // the models that visitors may try; empty: all that are ready
+	Address func() string // the page's URL for other devices; "": they cannot reach it
+}
+
 // Console is the server of the GUI. Its methods are safe for concurrent use.
 type Console struct {
 	log     *slog.Logger
 	handler http.Handler
 	memory  *tensor.Budget
 	entry   Entry
+	public  http.Handler // nil: there is no public page
 
 	catalog *catalog.Catalog
 	streams *stream.Hub
@@ -104,6 +120,7 @@ type Console struct {
 	alerts       *alerts.Handler
 	requests     *requests.Handler
 	tuning       *tuning.Handler
+	inspection   *inspection.Handler
 	server       *machine.Server
 	monitor      *machine.Monitor
 	runtime      *machine.Runtime
@@ -113,6 +130,7 @@ type Console struct {
 	window       *settings.Window
 	proxy        *inference.Proxy
 	comparer     *inference.Comparer
+	kiosk        *kiosk.Handler // nil: there is no public page
 	clientErrors *clientErrors
 }
 
@@ -137,8 +155,12 @@ func New(o Options) (*Console, error) {
 	if err := c.connect(&o); err != nil {
 		return nil, err
 	}
-	c.handler = &guard{next: c.mux(pageHandler(o.Page, o.Log)), allowedHosts: o.AllowedHosts, window: hasWindow,
+	page := pageHandler(o.Page, o.Log)
+	c.handler = &guard{next: c.mux(c.routes(), page), allowedHosts: o.AllowedHosts, window: hasWindow,
 		entry: o.Entry, log: o.Log}
+	if o.Kiosk != nil {
+		c.public = &guard{next: c.mux(c.kioskRoutes(), page), allowedHosts: o.AllowedHosts, log: o.Log}
+	}
 	remove := o.Recorder.Listen(c.history.Listener())
 	c.tasks.Start(func(ctx context.Context) {
 		defer remove()
@@ -151,7 +173,6 @@ func New(o Options) (*Console, error) {
 func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams,
 		Refusals: o.Refusals}
-	c.requests = &requests.Handler{Keeper: o.Requests, Store: o.Store, Streams: c.streams}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
 		Recent: c.history.Recent, Installing: func(model string) bool {
 			if o.Environment == nil {
@@ -160,6 +181,8 @@ func (c *Console) connect(o *Options) (err error) {
 			use, ok := o.Environment(model)
 			return ok && use.State == python.EnvironmentBuilding
 		}})
+	c.requests = &requests.Handler{Keeper: o.Requests, Store: o.Store, Streams: c.streams, Capture: o.Capture,
+		Catalog: c.catalog, Recorder: o.Recorder}
 	o.Check.Catalog = c.catalog
 	c.alerts = &alerts.Handler{Watch: o.Alerts, Webhook: o.Webhook, Catalog: c.catalog}
 	c.watcher = models.NewWatcher(c.catalog, c.streams)
@@ -167,6 +190,9 @@ func (c *Console) connect(o *Options) (err error) {
 	trash := &models.Trash{Dir: filepath.Join(o.DataDir, "trash")}
 	c.models = &models.Handler{Engine: o.Engine, Catalog: c.catalog, Checker: o.Check, Writer: writer,
 		Watcher: c.watcher, Trash: trash, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
+	if o.Capture != nil {
+		c.models.Deleted = o.Capture.Drop
+	}
 	c.imports, err = imports.New(imports.Options{DataDir: o.DataDir, Limits: o.ImportLimits, Engine: o.Engine,
 		Catalog: c.catalog, Checker: o.Check, Writer: writer, Recorder: o.Recorder, Trash: trash, Streams: c.streams,
 		Tasks: c.tasks, Log: o.Log})
@@ -181,6 +207,7 @@ func (c *Console) connect(o *Options) (err error) {
 	c.configs = &configs.Handler{Checker: o.Check, Writer: writer, Staged: c.imports.Staged}
 	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer,
 		Store: o.Store, Tasks: c.tasks, Recorder: o.Recorder, Log: o.Log}
+	c.inspection = &inspection.Handler{Catalog: c.catalog, Command: o.Inspect}
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}
 	c.monitor = &machine.Monitor{Engine: o.Engine, GPUs: o.Check.Machine, HostPolicies: o.HostPolicies}
@@ -190,6 +217,11 @@ func (c *Console) connect(o *Options) (err error) {
 		Streams: c.streams, Tasks: c.tasks, Log: o.Log}
 	c.access, c.window = &o.Access, o.Window
 	c.proxy, c.comparer = inference.NewProxy(o.Inference), inference.NewComparer(o.Inference, o.Memory)
+	if o.Kiosk != nil {
+		c.kiosk = kiosk.New(kiosk.Options{Catalog: c.catalog, Models: o.Kiosk.Models, Address: o.Kiosk.Address,
+			Infer: inference.NewVisitorProxy(o.Inference).Infer, Requests: c.models.SavedRequests,
+			Request: c.models.SavedRequest})
+	}
 	c.clientErrors = &clientErrors{recorder: o.Recorder, log: o.Log}
 	return nil
 }
@@ -199,9 +231,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.
 
 // Server returns an HTTP server of the console. It limits the time of a header. The caller limits how long a body or a
 // reply may make no progress; as a whole they have no limit, because an import may be large and events do not end.
-func (c *Console) Server() *http.Server {
+func (c *Console) Server() *http.Server { return c.serverOf(c) }
+
+// KioskServer is Server for the public page. There must be one.
+func (c *Console) KioskServer() *http.Server { return c.serverOf(c.public) }
+
+func (c *Console) serverOf(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           c,
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

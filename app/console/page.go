@@ -27,6 +27,13 @@ func configScript(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
+// kioskScript is configScript for the public page.
+func kioskScript(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	_, _ = w.Write([]byte("window.__base = \"\";\nwindow.__kiosk = true;\n")) // fails only if the client has gone
+	return nil
+}
+
 // pageHandler serves the embedded page, or says how to build it.
 func pageHandler(page fs.FS, log *slog.Logger) http.Handler {
 	if _, err := fs.Stat(page, "index.html"); err != nil {

@@ -47,6 +47,7 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/api/requests", rest.Reply(c.requests.List)},
 		{"GET", "/api/requests/live", rest.Raw(c.requests.Live)},
 		{"GET", "/api/requests/{id}", rest.Reply(c.requests.Get)},
+		{"GET", "/api/requests/{id}/contents", rest.Reply(c.requests.Contents)},
 		{"GET", "/api/logs", rest.Reply(c.logs.Read)},
 		{"PUT", "/api/logs/settings", rest.Call(c.logs.Set)},
 		{"GET", "/api/events", rest.Raw(c.serveStream)},
@@ -73,6 +74,9 @@ func (c *Console) modelRoutes() []route {
 		{"GET", "/api/models/{name}/shadow", rest.Reply(c.models.Shadow)},
 		{"POST", "/api/models/{name}/shadow", rest.Call(c.models.StartShadow).With(http.StatusCreated)},
 		{"DELETE", "/api/models/{name}/shadow", rest.Reply(c.models.DiscardShadow)},
+		{"GET", "/api/models/{name}/capture", rest.Reply(c.requests.GetCapture)},
+		{"PUT", "/api/models/{name}/capture", rest.Call(c.requests.SetCapture)},
+		{"DELETE", "/api/models/{name}/capture", rest.Reply(c.requests.ForgetCapture)},
 		{"POST", "/api/models/{name}/shadow/promote", rest.Reply(c.models.PromoteShadow)},
 		{"PUT", "/api/models/{name}/pin", rest.Call(c.models.Pin)},
 		{"DELETE", "/api/models/{name}", rest.Reply(c.models.Delete)},
@@ -98,6 +102,8 @@ func (c *Console) measuringRoutes() []route {
 		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest)},
 		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(http.StatusAccepted)},
 		{"DELETE", "/api/models/{name}/load-test", rest.Reply(c.tuning.StopLoadTest)},
+		{"GET", "/api/models/{name}/inspection", rest.Reply(c.inspection.Get)},
+		{"GET", "/api/models/{name}/graph", rest.Reply(c.inspection.Graph)},
 		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List)},
 		{"POST", "/api/models/{name}/tunings/plan", rest.Call(c.tuning.Plan)},
 		{"POST", "/api/models/{name}/tunings", rest.Call(c.tuning.Start).With(http.StatusAccepted)},
@@ -138,13 +144,24 @@ func (c *Console) configRoutes() []route {
 	}
 }
 
+// kioskRoutes are the routes of the public page, on a port of its own. Visitors need no token.
+func (c *Console) kioskRoutes() []route {
+	return []route{
+		{"GET", "/config.js", rest.Raw(kioskScript)},
+		{"GET", "/api/kiosk", rest.Reply(c.kiosk.List)},
+		{"GET", "/api/kiosk/{name}", rest.Reply(c.kiosk.Get)},
+		{"GET", "/api/kiosk/{name}/requests/{request}", rest.Reply(c.kiosk.Example)},
+		{"POST", "/api/infer/{name}", rest.Raw(c.kiosk.Try)},
+	}
+}
+
 func (c *Console) serveStream(w http.ResponseWriter, r *http.Request) error {
 	return c.streams.Serve(w, r, c.watcher.All)
 }
 
-func (c *Console) mux(page http.Handler) *http.ServeMux {
+func (c *Console) mux(routes []route, page http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range c.routes() {
+	for _, r := range routes {
 		mux.Handle(r.method+" "+r.path, r.endpoint.Handler(c.log, c.memory))
 	}
 	mux.Handle("/api/", rest.Raw(func(http.ResponseWriter, *http.Request) error {

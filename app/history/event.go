@@ -33,6 +33,7 @@ const (
 	HistoryDropped   = "history_dropped"
 	Alert            = "alert"
 	AlertEnded       = "alert_ended"
+	Capture          = "capture" // of contents of requests: on, off or removed
 )
 
 // Event is a single occurrence.

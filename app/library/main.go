@@ -2,8 +2,8 @@
 // make library builds it. The header is include/triton/core/tritonserver.h; docs/embed.md is for its users.
 //
 // The functions for errors, messages, requests and responses are those of package capi, which backend libraries use
-// too. Here are the options, the server and the metrics. A server is an app.Embedded, so it is made by the code of
-// nereid serve.
+// too. Here are the options, the server, the metrics, and the calls of the Python package in python/nereid. A server is
+// an app.Embedded, so it is made by the code of nereid serve.
 //
 // Goroutines: those of app.Embedded, and one of capi for each request. It calls the functions of the program.
 package main

@@ -21,11 +21,11 @@ type Endpoint struct {
 }
 
 // Endpoints are all endpoints of a server. SageMaker and Vertex AI have the address of HTTP.
-type Endpoints struct{ GRPC, HTTP, SageMaker, VertexAI, Metrics, UI Endpoint }
+type Endpoints struct{ GRPC, HTTP, SageMaker, VertexAI, Metrics, UI, Kiosk Endpoint }
 
-// All returns the endpoints, in the order in which Triton binds them; the GUI is last.
+// All returns the endpoints, in the order in which Triton binds them; the GUI and the public page are last.
 func (l *Endpoints) All() []*Endpoint {
-	return []*Endpoint{&l.GRPC, &l.HTTP, &l.SageMaker, &l.VertexAI, &l.Metrics, &l.UI}
+	return []*Endpoint{&l.GRPC, &l.HTTP, &l.SageMaker, &l.VertexAI, &l.Metrics, &l.UI, &l.Kiosk}
 }
 
 // Complete fills in names, and the addresses that follow that of HTTP.
@@ -36,6 +36,7 @@ func (l *Endpoints) Complete() {
 	l.VertexAI.Name, l.VertexAI.Title = "vertex-ai", "Vertex AI service"
 	l.Metrics.Name, l.Metrics.Title = "metrics", "Metrics service"
 	l.UI.Name, l.UI.Title = "ui", "GUI"
+	l.Kiosk.Name, l.Kiosk.Title, l.Kiosk.TLS = "kiosk", "public page", l.UI.TLS
 	for _, e := range []*Endpoint{&l.SageMaker, &l.VertexAI, &l.Metrics} {
 		if e.Address == "" {
 			e.Address = l.HTTP.Address
@@ -46,10 +47,10 @@ func (l *Endpoints) Complete() {
 // Reachable reports whether the endpoint is on and other machines can reach it.
 func (e *Endpoint) Reachable() bool { return e.On && !IsLoopback(e.Address) }
 
-// Reachable reports whether other machines can reach any endpoint.
+// Reachable reports whether other machines can reach any endpoint but the public page, which needs no token anywhere.
 func (l *Endpoints) Reachable() bool {
 	for _, e := range l.All() {
-		if e.Reachable() {
+		if e != &l.Kiosk && e.Reachable() {
 			return true
 		}
 	}

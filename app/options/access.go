@@ -21,7 +21,7 @@ func (c *Config) CheckAccess(has Tokens) error {
 	var errs []error
 	for _, e := range c.Listen.All() {
 		switch {
-		case !e.Reachable():
+		case !e.Reachable(), e == &c.Listen.Kiosk: // which everybody may use
 		case e == &c.Listen.UI:
 			if !e.TLS || !has.Admin {
 				errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and there the "+

@@ -83,7 +83,8 @@ func (c *Config) checkCloud() error {
 	}
 	for _, e := range c.Listen.All() {
 		r := c.SageMaker.Ports
-		if r == nil || !e.On || e == &c.Listen.SageMaker || e == &c.Listen.UI || r[0] <= e.Port && e.Port <= r[1] {
+		if r == nil || !e.On || e == &c.Listen.SageMaker || e == &c.Listen.UI || e == &c.Listen.Kiosk ||
+			r[0] <= e.Port && e.Port <= r[1] {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("--%s-port: %d is outside of --sagemaker-safe-port-range=%d-%d",

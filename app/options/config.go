@@ -132,6 +132,7 @@ type Access struct {
 	Token          string   // from the environment; "": none
 	AllowAnonymous bool     // no token is needed
 	AllowedHosts   []string // names that the Host header may have in addition to the server's own
+	KioskModels    []string // that visitors of the public page may try; empty: all
 }
 
 // TLS are the certificate files of HTTP, which the metrics and the GUI share, and of gRPC.
@@ -160,6 +161,7 @@ func Default(asTriton bool) *Config {
 			HTTP:      listen.Endpoint{On: true, Address: address, Port: 8000},
 			Metrics:   listen.Endpoint{On: true, Port: 8002},
 			UI:        listen.Endpoint{On: true, Address: "127.0.0.1", Port: 8003},
+			Kiosk:     listen.Endpoint{Address: "127.0.0.1", Port: 8004},
 			SageMaker: listen.Endpoint{Port: 8080}, VertexAI: listen.Endpoint{Port: 8080},
 		},
 		HTTP:    httpapi.Options{MaxBody: 64 << 20},
@@ -285,6 +287,8 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")
 	fault(!c.Embedded && !c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
+	fault(c.Listen.Kiosk.On && !c.Listen.HTTP.On,
+		"--kiosk: visitors try models over HTTP; leave out --allow-http=false")
 	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)
 }

@@ -85,13 +85,16 @@ func (c *Config) crashInputs(v string) error {
 	return nil
 }
 
-func (c *Config) allowedHosts(v string) error {
-	for h := range strings.SplitSeq(v, ",") {
-		if h = strings.TrimSpace(h); h != "" {
-			c.Access.AllowedHosts = append(c.Access.AllowedHosts, h)
+// commaList reads names with commas between them, and adds them.
+func commaList(field *[]string) setter {
+	return func(v string) error {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				*field = append(*field, name)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // allowedOrigins reads web sites as browsers name them: scheme, host and port, and nothing after them.

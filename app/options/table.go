@@ -14,7 +14,7 @@ func (c *Config) table() []group {
 		{"HTTP", c.httpOptions()}, {"gRPC", c.grpcOptions()}, {"SageMaker and Vertex AI", c.cloudOptions()},
 		{"Metrics", c.metricsOptions()}, {"Tracing", c.traceOptions()}, {"Backends", c.backendOptions()},
 		{"Memory and placement", c.memoryOptions()}, {"Deprecated", c.deprecatedOptions()}, {"TLS", c.tlsOptions()},
-		{"Nereid", c.ownOptions()},
+		{"Nereid", c.ownOptions()}, {"Public page", c.kioskOptions()},
 	}
 }
 
@@ -310,6 +310,19 @@ func (c *Config) tlsOptions() []option {
 	}
 }
 
+func (c *Config) kioskOptions() []option {
+	at := &c.Listen.Kiosk
+	return []option{
+		opt("kiosk", "", "Serves a public page, where visitors try models and can change nothing.", flag(&at.On)),
+		opt("kiosk-address", "address",
+			"Everybody who reaches this address may try the models, without a token. Default: 127.0.0.1.",
+			text(&at.Address)),
+		opt("kiosk-port", "port", "Default: 8004. 0 takes a free one.", port(&at.Port)),
+		opt("kiosk-models", "name[,name...]", "The models on the public page. Default: all that are ready.",
+			commaList(&c.Access.KioskModels)),
+	}
+}
+
 func (c *Config) ownOptions() []option {
 	at := &c.Listen.UI
 	return []option{
@@ -344,7 +357,8 @@ func (c *Config) ownOptions() []option {
 			"Serves everybody who can reach the address without a token.", flag(&c.Access.AllowAnonymous)),
 		opt("allowed-hosts", "name[,name...]",
 			"Host names that requests may be addressed to in addition to IP addresses and localhost, such as those "+
-				"of a gateway; * for any.", c.allowedHosts),
+				"of a gateway; * for any.",
+			commaList(&c.Access.AllowedHosts)),
 		opt("http-allowed-origins", "origin[,origin...]",
 			"Web sites, such as https://app.example, whose pages may use the server from a browser (CORS). Default: "+
 				"none.", c.allowedOrigins),

@@ -264,3 +264,68 @@ func TestAnArchiveIsUnloadedByTheNextRequest(t *testing.T) {
 		t.Errorf("links left: %v, %v; loaded %v", links, err, a.Loaded())
 	}
 }
+
+// While an archive is loaded under the name of a model of another repository, its model is served in place of that one,
+// as in Triton. Only a name that another archive has is refused.
+func TestAnArchiveTakesTheNameOfAModel_B083(t *testing.T) {
+	root, links, models := t.TempDir(), t.TempDir(), t.TempDir()
+	writeModel(t, root+"/abc/model/theirs")
+	if err := os.Rename(root+"/abc/model/theirs/1", root+"/abc/model/theirs/2"); err != nil {
+		t.Fatal(err)
+	}
+	writeModel(t, models+"/theirs")
+	if err := os.MkdirAll(root+"/bad/model/theirs/1", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/bad/model/theirs/config.pbtxt", []byte(`backend: "nosuch"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{models, links}, Preferred: links, Backends: builtin.All(),
+			OverrideFolder: t.TempDir(),
+		},
+		Mode: engine.ModeExplicit, StartupModels: []string{"theirs"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(t.Context())
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	served := func() (versions []int64) { // the archive has version 2, the repository version 1
+		for _, m := range e.Models() {
+			for _, v := range m.Versions {
+				if v.State == lifecycle.Ready {
+					versions = append(versions, v.Version)
+				}
+			}
+		}
+		return versions
+	}
+	a := NewArchives(e, root, links)
+	for _, step := range []struct {
+		name string
+		do   func() error
+		code status.Code
+		want []int64
+	}{
+		{"a load that fails", func() error { return a.Load(t.Context(), "theirs", root+"/bad/model") },
+			status.InvalidArg, []int64{1}},
+		{"load", func() error { return a.Load(t.Context(), "theirs", root+"/abc/model") }, 0, []int64{2}},
+		{"second load", func() error { return a.Load(t.Context(), "theirs", root+"/abc/model") },
+			status.AlreadyExists, []int64{2}},
+		{"unload", func() error { return a.Unload(t.Context(), "theirs") }, 0, nil},
+		{"load from the repository",
+			func() error { return e.LoadModel(t.Context(), "theirs", engine.LoadParameters{}) }, 0, []int64{1}},
+	} {
+		err := step.do()
+		if (err == nil) != (step.code == 0) || err != nil && status.CodeOf(err) != step.code {
+			t.Errorf("%s = %v, want code %v", step.name, err, step.code)
+		}
+		if got := served(); !slices.Equal(got, step.want) {
+			t.Errorf("after %s: versions %v are ready, want %v", step.name, got, step.want)
+		}
+	}
+}

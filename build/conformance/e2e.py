@@ -24,8 +24,9 @@ def main() -> int:
         empty = pathlib.Path(work) / "empty" / "models"
         empty.mkdir(parents=True)
         polls = ["--model-control-mode=poll", "--repository-poll-secs=1"]
-        with Server(repo, work, *polls) as server, Server(empty, empty.parent, *polls) as other:
-            done = subprocess.run(["node", script, server.ui, other.ui], cwd=ROOT / "frontend", timeout=1500,
+        kiosk = ["--kiosk", "--kiosk-port=0", "--kiosk-models=digits,words,running_sum,add_sub"]
+        with Server(repo, work, *polls, *kiosk) as server, Server(empty, empty.parent, *polls) as other:
+            done = subprocess.run(["node", script, server.ui, other.ui, server.kiosk], cwd=ROOT / "frontend", timeout=1500,
                                   env={**os.environ, "NEREID_BROWSER": browser, "NEREID_PYTHON": sys.executable})
         print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
         return done.returncode

@@ -116,6 +116,7 @@ class Server:
         self.metrics = self._address("Started Metrics Service at ")
         if not REFERENCE:
             self.ui = "http://" + self._address("Started GUI at http://")
+            self.kiosk = "http://" + self._address("Started public page at http://") if "--kiosk" in self.options else ""
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status in (200, 401), 60, "no metrics",
               self.log)  # 401: the server needs a token
         if self.wait:

@@ -62,3 +62,14 @@ def small_disk(folder, size):
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True, timeout=60)
+
+
+def fill(folder):
+    """Fills a disk to the last byte and returns the file that does it."""
+    path = folder / ".fill"
+    with open(path, "wb", buffering=0) as f:
+        for size in 1 << 20, 1 << 12, 1:
+            with contextlib.suppress(OSError):
+                while f.write(bytes(size)):
+                    pass
+    return path

@@ -221,6 +221,16 @@ def test_systemd_finds_no_fault_in_the_unit(tmp_path):
     assert exposure < 3
 
 
+def test_the_unit_of_the_public_page_is_valid(tmp_path):
+    run("dpkg-deb", "-x", package("nereid"), tmp_path)
+    unit = tmp_path / "usr/lib/systemd/user/nereid-kiosk.service"
+    unit.write_text(unit.read_text().replace("/usr/bin/chromium", "/bin/true"))
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(["systemd-analyze", "--user", "verify", "--man=no", unit], text=True, capture_output=True,
+                          env=env)
+    assert done.returncode == 0 and "kiosk" not in done.stderr, done.stderr
+
+
 def test_the_desktop_entry_starts_the_window(tmp_path):
     run("dpkg-deb", "-x", package("nereid-desktop"), tmp_path)
     entry = tmp_path / "usr/share/applications/nereid-desktop.desktop"

@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import tarfile
+import tempfile
 import urllib.parse
 import zipfile
 
@@ -21,7 +22,7 @@ import pytest
 
 import models
 from harness import REFERENCE, Server, until
-from limits import MIB, small_disk
+from limits import MIB, fill, small_disk
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
 
@@ -213,10 +214,10 @@ def hidden(repo):
     return sorted(str(p.relative_to(repo)) for p in repo.rglob(".*nereid*"))
 
 
-def kill_during_imports(work, rounds, seed):
+def kill_during_imports(work, repo, rounds, seed):
     """Replaces a model again and again, and kills the server at some point of each import. Afterwards the model is the
     last acknowledged one or the one in flight, nothing half made is left, and what was replaced is in the trash."""
-    repo, chance, served = work / "models", random.Random(seed), [0]
+    chance, served = random.Random(seed), [0]
     models.write_identity(repo, "m")
     config = (repo / "m/config.pbtxt").read_text() + "# version %d\n"
     onnx, weights = (repo / "m/1/model.onnx").read_bytes(), bytes(8 << 20)
@@ -257,12 +258,12 @@ def kill_during_imports(work, rounds, seed):
 
 
 def test_B23_a_killed_import_leaves_nothing_half_made(tmp_path):
-    kill_during_imports(tmp_path, 15, seed=1)
+    kill_during_imports(tmp_path, tmp_path / "models", 15, seed=1)
 
 
 @pytest.mark.soak
 def test_B23_many_killed_imports(tmp_path):
-    kill_during_imports(tmp_path, 150 if os.environ.get("NEREID_SOAK") == "full" else 5, seed=2)
+    kill_during_imports(tmp_path, tmp_path / "models", 150 if os.environ.get("NEREID_SOAK") == "full" else 5, seed=2)
 
 
 def test_B23_the_first_start_after_an_older_program_cleans_up(plain, tmp_path):
@@ -406,17 +407,6 @@ def small_disks(tmp_path):
         yield data, repo
 
 
-def fill(folder):
-    """Fills a disk to the last byte and returns the file that does it."""
-    path = folder / ".fill"
-    with open(path, "wb", buffering=0) as f:
-        for size in 1 << 20, 1 << 12, 1:
-            with contextlib.suppress(OSError):
-                while f.write(bytes(size)):
-                    pass
-    return path
-
-
 def test_H12_a_full_disk_is_said(plain, tmp_path, small_disks):
     """Every write of the GUI's interface to a full disk is 507 with the reason, and works again with free space."""
     (onnx, _), (data, repo) = plain, small_disks
@@ -510,3 +500,51 @@ def test_B27_a_download_follows_no_link_out_of_the_repository(importer, tmp_path
             (repo / "linked/1/far.bin").unlink()
     finally:
         shutil.rmtree(repo / "linked")
+
+
+@pytest.fixture
+def other_disk(tmp_path):
+    """A folder in another file system than tmp_path."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="nereid-") as folder:
+        assert os.stat(folder).st_dev != os.stat(tmp_path).st_dev, "there is one file system only"
+        yield pathlib.Path(folder)
+
+
+def test_B23_imports_from_another_disk_lose_and_leave_nothing(plain, tmp_path, other_disk):
+    """With the data folder on another disk than the repository, files of an import and of a replaced model are copied."""
+    (onnx, config), repo, data = plain, other_disk / "models", tmp_path / "data"
+    config = config.replace('name: "plain"', "") + "# version %d\n"
+    repo.mkdir()
+
+    def files(n):
+        return {"m/config.pbtxt": (config % n).encode(), "m/1/model.onnx": onnx, "m/1/weights.bin": bytes([n]) * MIB}
+
+    def whole(folder, n):
+        for path, content in files(n).items():
+            assert (folder / path.removeprefix("m/")).read_bytes() == content, (folder, path)
+
+    with Server(repo, tmp_path, "--model-control-mode=explicit") as s:
+        gui = Console(s)
+        for n in 1, 2:
+            assert gui.commit(gui.stage(files(n)), replace=n > 1)["state"] == "loaded"
+        staged = gui.stage({"m/config.pbtxt": b'backend: "python"', "m/1/model.py": b"raise ValueError"})
+        assert gui.commit(staged, replace=True, consentCode=True)["state"] == "failed"
+        gui.ok("DELETE", f"/api/imports/{staged['id']}")
+        assert sorted(p.name for p in repo.iterdir()) == ["m"]
+        assert gui.ok("GET", "/api/models/m")["state"] == "READY"
+        whole(repo / "m", 2)
+        assert not any((data / "imports").iterdir()), list((data / "imports").rglob("*"))
+        trashed = gui.ok("GET", "/api/trash")["items"]
+        assert [t["model"] for t in trashed] == ["m"]
+        whole(data / "trash" / trashed[0]["id"] / "model", 1)
+        gui.ok("DELETE", "/api/models/m")
+        assert list(repo.iterdir()) == []
+        [last] = [t for t in gui.ok("GET", "/api/trash")["items"] if t != trashed[0]]
+        gui.ok("POST", f"/api/trash/{last['id']}/restore")
+        whole(repo / "m", 2)
+        assert sorted(p.name for p in repo.iterdir()) == ["m"]
+        assert [t.name for t in (data / "trash").iterdir()] == [trashed[0]["id"]]
+
+
+def test_B23_a_killed_import_from_another_disk_leaves_nothing_half_made(tmp_path, other_disk):
+    kill_during_imports(tmp_path, other_disk / "models", 6, seed=3)

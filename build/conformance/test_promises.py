@@ -1,6 +1,7 @@
 """Promises of docs/reliability.md on a running server. Bounds in time depend on the load of the machine, so only make
 soak checks them."""
 
+import base64
 import concurrent.futures
 import os
 import pathlib
@@ -23,6 +24,7 @@ from tritonclient.utils import InferenceServerException
 
 import models
 from harness import BINARY, REFERENCE, Server, free_port, until
+from limits import MIB, fill, small_disk
 from test_metrics import samples, scrape
 from test_options import address, refused
 from test_reliability import ECHO, one, processes, python_model
@@ -238,11 +240,12 @@ def test_E3_slots_of_sequences_whose_clients_left_are_freed(tmp_path, strategy):
     folder = models.write_running_sum(repo, "sum", strategy)
     config = (folder / "config.pbtxt").read_text().replace("60000000", "300000")
     (folder / "config.pbtxt").write_text(config + "instance_group [ { count: 1 kind: KIND_CPU } ]\n")
+    models.write_running_sum(repo, "patient", strategy)
 
-    def ask(client, sequence, value, **flags):
+    def ask(client, sequence, value, model="sum", **flags):
         i = th.InferInput("INPUT", [1, 1], "INT32")
         i.set_data_from_numpy(np.array([[value]], np.int32))
-        return int(client.infer("sum", [i], sequence_id=sequence, **flags).as_numpy("OUTPUT")[0][0])
+        return int(client.infer(model, [i], sequence_id=sequence, **flags).as_numpy("OUTPUT")[0][0])
 
     with Server(repo, tmp_path) as s, th.InferenceServerClient(s.http, network_timeout=120) as c:
         for n in range(16):  # twice as many as there are slots: the later ones wait until the first are dropped
@@ -251,9 +254,9 @@ def test_E3_slots_of_sequences_whose_clients_left_are_freed(tmp_path, strategy):
         for n in range(8):
             with pytest.raises(InferenceServerException, match="must specify the START flag"):
                 ask(c, 1 + n, 1)
-        assert ask(c, 99, 2, sequence_start=True) == 2
-        assert ask(c, 99, 3, sequence_start=True) == 3, "a repeated START does not begin again"
-        assert ask(c, 99, 4, sequence_end=True) in (4, 7)
+        assert ask(c, 99, 2, "patient", sequence_start=True) == 2
+        assert ask(c, 99, 3, "patient", sequence_start=True) == 3, "a repeated START does not begin again"
+        assert ask(c, 99, 4, "patient", sequence_end=True) == 7
 
 
 @pytest.mark.parametrize("service", ["http", "grpc", "metrics", "ui"])
@@ -289,7 +292,7 @@ def test_F7_the_lock_of_a_killed_server_is_taken_over(tmp_path):
 
 
 def test_F10_unusual_folders(tmp_path):
-    """Folders with spaces, other scripts and long names, and a program in a folder that cannot be written."""
+    """Folders with spaces, other scripts and paths of over 250 bytes, and a program whose folder stays as it is."""
     odd = tmp_path / "a folder" / "家 ünïcode" / ("long" * 40)
     python_model(odd / "models", "echo", GATE)
     (tmp_path / "open").touch()
@@ -307,6 +310,8 @@ def test_F10_unusual_folders(tmp_path):
         with Server(odd / "models", odd / "work", command=command) as s:
             assert infer(th, s.http, "echo", 5) == 5
             assert s.get("/v2/models/onnx/ready").status == 200
+        assert len(os.fsencode(odd / "models/echo/1/model.py")) > 250
+        assert os.listdir(program) == ["nereid"], "the server writes beside its program"  # root may, in any folder
     finally:
         program.chmod(0o755)
 
@@ -398,3 +403,86 @@ def test_F4_requests_do_not_wait_for_the_history(tmp_path):
         other.close()
     print(f"{2 * n} requests, at most {longest * 1000:.1f} ms each")
     assert not FULL or longest < 1  # a write waits five seconds before it gives up
+
+
+@pytest.mark.bounds
+def test_A2_deep_JSON_is_refused_at_once(tmp_path):
+    """100,000 levels cost no more than the few that are allowed. Only make soak checks the time."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    tensor = '{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,16],"data":%s}]}'
+    with Server(repo, tmp_path) as s:
+        for text in tensor % ("[" * 100_000), '{"parameters":' + '{"a":' * 100_000, '{"x":' + "[" * 100_000:
+            begin = time.monotonic()
+            assert s.post("/v2/models/m/infer", text.encode()).status == 400
+            bound(0.1, begin)
+
+
+WAITS = """    def execute(self, requests):
+        import os, time
+        at = os.environ["HERE"]
+        open(os.path.join(at, "inside"), "w").close()
+        end = time.monotonic() + 60
+        while not requests[0].is_cancelled() and time.monotonic() < end:
+            time.sleep(0.001)
+        with open(os.path.join(at, "seen.part"), "w") as f:
+            f.write(str(time.monotonic() if requests[0].is_cancelled() else "never"))
+        os.rename(os.path.join(at, "seen.part"), os.path.join(at, "seen"))
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+@pytest.mark.bounds
+def test_A23_a_model_sees_that_its_request_is_cancelled(tmp_path):
+    """Within 100 ms, which only make soak checks."""
+    python_model(tmp_path / "models", "waits", WAITS)
+    with Server(tmp_path / "models", tmp_path, command=here(tmp_path)) as s, tg.InferenceServerClient(s.grpc) as c:
+        i = tg.InferInput("INPUT0", [1], "INT32")
+        i.set_data_from_numpy(np.zeros(1, np.int32))
+        call = c.async_infer("waits", [i], lambda result, error: None)
+        until(lambda: (tmp_path / "inside").exists(), 60, "it is not in", s.log)
+        begin = time.monotonic()
+        call.cancel()
+        until(lambda: (tmp_path / "seen").exists(), 90, "the model does not end", s.log)
+        seen = (tmp_path / "seen").read_text()
+        assert seen != "never"
+        assert not FULL or float(seen) - begin < 0.1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+def test_F2_a_full_disk_does_not_disturb_requests(tmp_path):
+    """The database, the log, the trace and the folder of overrides are on a disk that is full for a while. Requests are
+    answered, the page says what is wrong, and everything goes on when there is space again."""
+    repo = models.write_identity(tmp_path / "models", "m").parent
+    python_model(repo, "echo", ECHO)
+    with small_disk(tmp_path / "data", 48 * MIB) as data:
+        options = ["--log-verbose=1", f"--log-file={data / 'server.log'}",
+                   f"--trace-config=triton,file={data / 'trace'}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                   "--model-control-mode=explicit", "--load-model=*"]
+        s = Server(repo, tmp_path, *options)
+        s.log_path = data / "server.log"
+        with s:
+            def ask(n):
+                for module, at in (th, s.http), (tg, s.grpc):
+                    assert infer(module, at, "echo", n) == n
+
+            def said():
+                page = s.request("GET", "/api/server", address=s.ui.removeprefix("http://")).json
+                return any("history database cannot be written" in w["text"] for w in page["warnings"])
+
+            ask(1)
+            assert not said()
+            full = fill(data)
+            until(lambda: ask(2) or said(), 90, "the page does not say it", s.log)
+            large = {"config": '{"backend": "onnxruntime"}', "file:1/model.onnx": base64.b64encode(bytes(MIB)).decode()}
+            answer = s.post("/v2/repository/models/m/load", {"parameters": large})
+            assert answer.status >= 400 and "no space" in answer.error, answer
+            assert s.get("/v2/models/m/ready").status == 200
+            for n in range(20):
+                ask(n)
+            written = (data / "trace").stat().st_size
+            full.unlink()
+            until(lambda: ask(3) or not said(), 90, "the history does not go on", s.log)
+            until(lambda: ask(4) or (data / "trace").stat().st_size > written, 60, "the trace does not go on", s.log)
+            assert s.post("/v2/repository/models/m/unload").status == 200
+            until(lambda: "successfully unloaded 'm'" in s.log(), 60, "the log does not go on", s.log)

@@ -270,8 +270,9 @@ func TestA8SlowHeaders(t *testing.T) {
 	}
 	t.Parallel() // it mostly waits
 	n, limit := 400, 2*time.Second
+	most := limit // otherwise health waited for the slow ones
 	if os.Getenv("NEREID_SOAK") == "full" {
-		n, limit = 5000, 10*time.Second
+		n, limit, most = 5000, 10*time.Second, 100*time.Millisecond
 	}
 	n = min(n, descriptors(t)/8) // both ends of each are in this process
 	s := attacked(t, func(o *Options) { o.HeaderTimeout = limit })
@@ -315,8 +316,8 @@ func TestA8SlowHeaders(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d slow headers are cut off in %v; health meanwhile: median %v, at most %v", n, time.Since(begin),
 		took[len(took)/2], took[len(took)-1])
-	if m := took[len(took)/2]; m > limit { // otherwise it waited for the slow ones
-		t.Errorf("health takes %v meanwhile, want less than the slow headers' %v", m, limit)
+	if m := took[len(took)/2]; m > most {
+		t.Errorf("health takes %v meanwhile, want at most %v", m, most)
 	}
 	alive(t, s)
 }

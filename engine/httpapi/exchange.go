@@ -56,7 +56,8 @@ type requestHead struct {
 	hasHeaderLength bool
 	contentEncoding []byte
 	acceptEncoding  []byte
-	fromPage        bool // Nereid-Page: 1: the page of this server sends it
+	fromPage        bool // Nereid-Page: the page of this server sends it
+	fromVisitor     bool // Nereid-Page: kiosk: the public page sends it, and it may not use shared memory
 	wantTiming      bool // Nereid-Timing: 1 asks for a Server-Timing header in the reply
 }
 
@@ -94,7 +95,8 @@ func (x *exchange) reset() {
 const (
 	// timingName is the request header that asks for the durations inside the server; its value is 1.
 	timingName = "Nereid-Timing"
-	// pageName is the request header by which the page of this server names itself, for the record of the request.
+	// pageName is the request header by which a page of this server names itself, for the record of the request.
+	// Its value is 1, or kiosk for the public page.
 	pageName         = "Nereid-Page"
 	headerLengthName = "Inference-Header-Content-Length"
 	// tooLongName is what headerReceived adds to a header.
@@ -124,7 +126,8 @@ func (x *exchange) take(key, value []byte) {
 	case timingName:
 		x.wantTiming = string(value) == "1"
 	case pageName:
-		x.fromPage = string(value) == "1"
+		x.fromVisitor = string(value) == "kiosk"
+		x.fromPage = x.fromVisitor || string(value) == "1"
 	case "Accept-Encoding":
 		x.acceptEncoding = value
 	case "Content-Encoding":

@@ -208,6 +208,9 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 			size, jsonLength))
 	}
 	x.parser.Pool, x.parser.Regions = &s.pool, s.regions
+	if x.fromVisitor {
+		x.parser.Regions = nil
+	}
 	form.Binary, err = x.parser.Infer(r, buf, body, jsonLength)
 	return form, err
 }

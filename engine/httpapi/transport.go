@@ -293,7 +293,10 @@ func (s *Server) refused(x *exchange) {
 // record begins the record of a request. It ends when the reply was written.
 func (s *Server) record(x *exchange) *requests.Active {
 	x.conn.record = s.opt.Requests.Begin(requests.HTTP, x.conn.RemoteAddr(), x.conn.came)
-	if x.fromPage {
+	switch {
+	case x.fromVisitor:
+		x.conn.record.AsVisitor()
+	case x.fromPage:
 		x.conn.record.AsPage()
 	}
 	return x.conn.record

@@ -133,6 +133,9 @@ func (r *Request) finish(resp *Response) {
 	if r.Trace != nil {
 		r.Trace.Responded(r, resp)
 	}
+	if r.Record != nil {
+		r.Record.Finished(r, resp)
+	}
 	if b != nil {
 		r.Batch = nil // it may be reused before the request is
 		b.release()

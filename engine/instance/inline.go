@@ -39,7 +39,10 @@ func (s *Set) Inline(r *infer.Request) bool {
 		if !run.turn.TryLock() {
 			continue
 		}
-		if run.turn.closed || run.turn.mean > inlineMost {
+		// If it is not known yet how long executions take, and this one is long, the scheduler could give the instance
+		// the next request, which would wait beside a free instance.
+		unknown := run.turn.mean == 0 && len(*runs) > 1
+		if run.turn.closed || run.turn.mean > inlineMost || unknown {
 			run.turn.Unlock()
 			continue
 		}

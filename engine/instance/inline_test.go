@@ -97,3 +97,26 @@ func TestInlineOnlyForShortExecutions(t *testing.T) {
 	o.Batcher.Close()
 	s.Close(t.Context())
 }
+
+// The scheduler does not see inline executions, and may choose an instance that has a long one while another is free.
+func TestInlineNeedsAKnownTimeIfThereAreSeveralInstances(t *testing.T) {
+	m := &fake{execute: answer}
+	o := options(m, "a", "b")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	defer o.Batcher.Close()
+	if inline(s) {
+		t.Error("an instance that has not executed anything takes a request")
+	}
+	for !inline(s) { // until an instance has executed a short one, and is free
+		r := infer.New()
+		r.BatchSize = 1
+		if err := send(t, o, r); err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+	}
+}

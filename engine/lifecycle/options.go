@@ -20,6 +20,8 @@ import (
 type Options struct {
 	// Repositories are folders of model folders. None: nothing can be loaded.
 	Repositories []string
+	// Preferred is one of Repositories; see repo.Options.Preferred.
+	Preferred string
 	// Remotes holds those of Repositories that are not folders of this machine, by their names there. The caller closes
 	// them, before the Manager, so that downloads under way end.
 	Remotes map[string]repo.Remote

@@ -28,7 +28,9 @@ type Repositories struct {
 
 func newRepositories(o *Options) *Repositories {
 	return &Repositories{
-		fixed: repo.Options{Namespaces: o.Namespaces, ConfigName: o.ConfigName, Remotes: o.Remotes},
+		fixed: repo.Options{
+			Namespaces: o.Namespaces, ConfigName: o.ConfigName, Remotes: o.Remotes, Preferred: o.Preferred,
+		},
 		roots: o.Repositories,
 	}
 }
@@ -124,8 +126,9 @@ func (r *Repositories) namespacesOf(name string) (all []string) {
 }
 
 // Register adds a model repository. folders, which may be nil, gives models other names than their folders': the folder
-// by the model's name, one name for each folder. Nothing is loaded. Errors, with Triton's texts: AlreadyExists for a
-// repository or a name that is registered already, InvalidArg for invalid names and for a folder that does not exist.
+// by the model's name, one name for each folder. They go before folders of these names in other repositories. Nothing
+// is loaded. Errors, with Triton's texts: AlreadyExists for a repository or a name that is registered already,
+// InvalidArg for invalid names and for a folder that does not exist.
 func (r *Repositories) Register(path string, folders map[string]string) error {
 	path = filepath.Clean(path)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {

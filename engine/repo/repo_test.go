@@ -147,6 +147,31 @@ func TestDuplicateNamesAreRefused(t *testing.T) {
 	}
 }
 
+// A model whose name was registered, or that is in the preferred repository, is taken before folders of its name.
+func TestRegisteredNamesArePreferred_A024(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	write(t, a+"/m/1/model.onnx", "")
+	write(t, b+"/m/1/model.onnx", "")
+	write(t, b+"/x/1/model.onnx", "")
+	for _, tt := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"another name than its folder's", Options{Names: map[string]map[string]string{b: {"x": "m", "m": "y"}}},
+			b + "/x"},
+		{"the name of its folder", Options{Names: map[string]map[string]string{b: {"m": "m"}}}, b + "/m"},
+		{"a preferred repository", Options{Preferred: b}, b + "/m"},
+	} {
+		for _, roots := range [][]string{{a, b}, {b, a}} {
+			tt.o.Roots = roots
+			if found, _ := Scan(tt.o); found["m"].Err != nil || found["m"].Folder != tt.want {
+				t.Errorf("%s: %s, %v; want %s", tt.name, found["m"].Folder, found["m"].Err, tt.want)
+			}
+		}
+	}
+}
+
 func TestOneUnreadableRepositoryDoesNotHideTheOthers(t *testing.T) {
 	good, absent, file := t.TempDir(), filepath.Join(t.TempDir(), "nope"), filepath.Join(t.TempDir(), "file")
 	write(t, good+"/m/1/model.onnx", "")

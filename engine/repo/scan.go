@@ -85,8 +85,11 @@ type Options struct {
 	Roots []string
 	// ConfigName prefers configs/<ConfigName>.pbtxt over config.pbtxt if it exists (--model-config-name).
 	ConfigName string
-	// Names gives models other names than their folders: by repository, then by folder name.
+	// Names gives models other names than their folders: by repository, then by folder name. As in Triton, such a model
+	// is taken if another repository has a folder of this name.
 	Names map[string]map[string]string
+	// Preferred, if not empty, is the repository whose models are taken if another one has a model of the same name.
+	Preferred string
 	// Only, if not empty, restricts the scan to models of this name.
 	Only string
 	// Namespaces allows models of the same name in several repositories. The keys of the result are those of Key.
@@ -186,7 +189,7 @@ func (o *Options) scanRoot(root string) (found []*Model, err error) {
 	return found, nil
 }
 
-// add adds a model to the result. If two models have the same key, neither is loaded.
+// add adds a model to the result. If two models have the same key, and none of them is preferred, neither is loaded.
 func (o *Options) add(models map[string]*Model, m *Model) {
 	if err := CheckName(m.Name); err != nil {
 		m.Err = err
@@ -195,13 +198,23 @@ func (o *Options) add(models map[string]*Model, m *Model) {
 	if o.Namespaces {
 		m.Key = Key(m.Root, m.Name)
 	}
-	if other := models[m.Key]; other != nil {
+	other := models[m.Key]
+	switch {
+	case other != nil && o.prefers(other):
+		return
+	case other != nil && !o.prefers(m):
 		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name "+
 			"must be unique across all model repositories; rename or remove one, "+
 			"or start the server with --model-namespacing=true", m.Name, other.Root, m.Root)
 		return
 	}
 	models[m.Key] = m
+}
+
+// prefers reports whether a model is taken in place of others of its name.
+func (o *Options) prefers(m *Model) bool {
+	_, named := o.Names[m.Root][filepath.Base(m.Folder)]
+	return named || m.Root == o.Preferred
 }
 
 // unmounted reports whether a repository is empty and on another file system than before. It updates o.Devices.

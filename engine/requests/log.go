@@ -19,11 +19,25 @@ type Log struct {
 	last   atomic.Int64 // the last ID
 	active sync.Pool
 	half   chan struct{} // see Half
+	offer  atomic.Pointer[Offer]
 
 	mu    sync.Mutex
 	ring  []Record // of Size; guarded by mu, as are the following
 	next  int64    // the sequence number of the next record; its place is the rest of the division by Size
 	await bool     // Half sends at the next record
+}
+
+// Offer gets a request with its final response and the ID of its record. It must not block, and must not keep either.
+type Offer func(id int64, r *infer.Request, resp *infer.Response)
+
+// SetOffer lets f get the requests that models answer from now on; nil: nobody gets them. The log itself does not read
+// their contents.
+func (l *Log) SetOffer(f Offer) {
+	if f == nil {
+		l.offer.Store(nil)
+		return
+	}
+	l.offer.Store(&f)
 }
 
 // New makes an empty Log.
@@ -47,6 +61,7 @@ func (l *Log) Begin(protocol string, client net.Addr, received infer.Stamp) *Act
 func (l *Log) begin(protocol string, client net.Addr, received infer.Stamp) *Active {
 	a := l.active.Get().(*Active)
 	a.Record = Record{ID: l.id(received), Protocol: protocol, Client: client, Received: received}
+	a.private = false
 	a.users.Store(1)
 	return a
 }

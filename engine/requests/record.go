@@ -107,6 +107,8 @@ func (r *Record) Ended() infer.Stamp { return max(r.Began(), r.Finished, r.Encod
 type Active struct {
 	log   *Log
 	users atomic.Int32 // the front end and the request
+	// private: a visitor of the public page sent it, so its contents are offered to nobody.
+	private bool
 	Record
 }
 
@@ -124,6 +126,13 @@ func (a *Active) Attach(r *infer.Request) {
 func (a *Active) AsPage() {
 	if a != nil {
 		a.Protocol = Page
+	}
+}
+
+// AsVisitor says that the public page of this server sent the request.
+func (a *Active) AsVisitor() {
+	if a != nil {
+		a.Protocol, a.private = Page, true
 	}
 }
 
@@ -231,10 +240,17 @@ func (a *Active) fail(err error) {
 	}
 }
 
+// Finished implements infer.Record.
+func (a *Active) Finished(r *infer.Request, resp *infer.Response) {
+	if f := a.log.offer.Load(); f != nil && !a.private {
+		(*f)(a.ID, r, resp)
+	}
+}
+
 // Child implements infer.Record.
 func (a *Active) Child(kind string) infer.Record {
 	c := a.log.begin(kind, nil, infer.Now())
-	c.Received = 0
+	c.Received, c.private = 0, a.private
 	c.Parent, c.Root = a.ID, cmp.Or(a.Root, a.ID)
 	return c
 }

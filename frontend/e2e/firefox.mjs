@@ -1,7 +1,7 @@
 // The main job of each page in Firefox, against a running server; axe in both themes on every page. run.mjs does more, in
 // Chromium.
 //
-//   NEREID_BROWSER=firefox node e2e/firefox.mjs http://127.0.0.1:8003
+//   NEREID_BROWSER=firefox node e2e/firefox.mjs http://127.0.0.1:8003 - [http://127.0.0.1:8004]
 //
 // The server needs a writable repository with the models of models-sample. NEREID_SHOTS: folder for screenshots.
 // NEREID_FIREFOX: browser.
@@ -10,6 +10,8 @@ import { alerting } from "./alerts.mjs";
 import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
 import { getting } from "./getting.mjs";
+import { inside } from "./inside.mjs";
+import { kiosk } from "./kiosk.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { settings } from "./settings.mjs";
@@ -90,6 +92,8 @@ await report.step("command palette by keyboard", async () => {
 
 await comparing({ base, page, report });
 await getting({ base, page, report, id });
+await inside({ base, page, report, model: digits });
+await kiosk({ at: process.argv[4], report });
 await trying({ base, page, report, models: ["words", "running_sum"] });
 await tuning({ base, page, report, model: digits });
 await alerting({ base, page, report, id });

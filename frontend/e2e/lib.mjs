@@ -57,8 +57,9 @@ export const inFirefox = process.env.NEREID_BROWSER === "firefox";
 /** Starts the browser: NEREID_CHROMIUM or NEREID_FIREFOX is its path. */
 function launch() {
   // Firefox as distributions ship it: Playwright drives it by WebDriver BiDi.
-  if (inFirefox) return firefox.launch({ channel: "moz-firefox", executablePath: process.env.NEREID_FIREFOX ?? "/usr/bin/firefox-esr" });
-  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : []; // Chromium's sandbox refuses root
+  if (inFirefox) return firefox.launch({ channel: "moz-firefox", executablePath: process.env.NEREID_FIREFOX ?? "/usr/bin/firefox-esr", firefoxUserPrefs: { "media.navigator.streams.fake": true, "media.navigator.permission.disabled": true } });
+  const args = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]; // a camera and a microphone
+  if (process.getuid?.() === 0) args.push("--no-sandbox"); // Chromium's sandbox refuses root
   return chromium.launch({ executablePath: process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium", args });
 }
 

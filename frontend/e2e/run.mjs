@@ -1,9 +1,10 @@
 // The main job in a real browser, against a running server: drop an ONNX file, edit its configuration, load it, warm
 // it up, try it with a picture, watch the chart, undo a change, download the model; axe in both themes on every page.
 //
-//   node e2e/run.mjs http://127.0.0.1:8003 [http://127.0.0.1:8103]
+//   node e2e/run.mjs http://127.0.0.1:8003 [http://127.0.0.1:8103 [http://127.0.0.1:8004]]
 //
-// The second server has an empty, writable repository, for the first steps.
+// The second server has an empty, writable repository, for the first steps. The third address is the public page of the
+// first, with the models digits, words, running_sum and add_sub.
 // The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
 // run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
 // NEREID_PYTHON: a Python with tritonclient and pillow, to run the Python snippets that the page shows.
@@ -12,6 +13,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { alerting } from "./alerts.mjs";
+import { capturing } from "./capturing.mjs";
 import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
 import { configuring } from "./configuring.mjs";
@@ -22,6 +24,8 @@ import { failing } from "./failing.mjs";
 import { first, firstSteps } from "./first.mjs";
 import { getting } from "./getting.mjs";
 import { hardening } from "./hardening.mjs";
+import { inside } from "./inside.mjs";
+import { kiosk } from "./kiosk.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { needs } from "./needs.mjs";
@@ -307,6 +311,9 @@ await logs({ base, page, report, id });
 await requests({ base, page, report });
 await charts({ base, page, report, models: ["add_sub", "mlp"] });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
+await capturing({ base, page, report, model: digits });
+await inside({ base, page, report, model: digits });
+await kiosk({ at: process.argv[4], report });
 await hardening({ base, page, report, model: digits });
 
 /** The address of each page, and an element that shows that it is complete: charts and editors load dynamically. */

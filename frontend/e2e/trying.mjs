@@ -32,6 +32,35 @@ export async function trying({ base, page, report, models }) {
       }
     });
   }
+  if (models.includes("identity_fp16")) {
+    await report.step("an input takes sound from the microphone, and from a file", async () => {
+      await page.context().grantPermissions(["camera", "microphone"]);
+      await page.goto(`${base}/#/models/identity_fp16/try`);
+      await page.getByRole("button", { name: "Sound", exact: true }).click();
+      await page.getByRole("button", { name: "Record" }).click();
+      await page.getByRole("button", { name: "Stop recording" }).click();
+      await page.getByRole("img", { name: "Sound of INPUT0" }).waitFor();
+      await page.locator("input[accept='audio/*']").setInputFiles({ name: "beep.wav", mimeType: "audio/wav", buffer: wav(8000, 4000) });
+      await page.getByText("0.5 s, 8000 samples").waitFor(); // at the rate of 16 kHz
+      await send.click();
+      await page.getByText(/FP16 \[1, ?8000\]/).waitFor();
+      await shot(page, "15-sound");
+      await axe(page, report, "sound");
+    });
+  }
+  if (models.includes("digits")) {
+    await report.step("an input takes a picture of the camera", async () => {
+      await page.goto(`${base}/#/models/digits/try`);
+      await page.getByRole("button", { name: "Camera" }).click();
+      await page.waitForFunction(() => (document.querySelector("video")?.readyState ?? 0) >= 2);
+      await page.getByRole("button", { name: "Take a picture" }).click();
+      await page.getByText("camera.png: click for another").waitFor();
+      await page.getByRole("button", { name: "Close", exact: true }).click();
+      await send.click();
+      await page.locator("section", { hasText: "Result" }).locator("ol li").first().waitFor();
+      await shot(page, "15-camera");
+    });
+  }
   if (models.includes("running_sum")) {
     await report.step("requests of a sequence follow each other", async () => {
       await page.goto(`${base}/#/models/running_sum/try`);
@@ -48,4 +77,17 @@ export async function trying({ base, page, report, models }) {
       await axe(page, report, "sequence");
     });
   }
+}
+
+/** A WAV file of n samples of a tone, 16 bits, one channel. */
+function wav(rate, n) {
+  const b = Buffer.alloc(44 + 2 * n);
+  b.write("RIFF", 0);
+  b.writeUInt32LE(36 + 2 * n, 4);
+  b.write("WAVEfmt ", 8);
+  for (const [at, v, bytes] of [[16, 16, 4], [20, 1, 2], [22, 1, 2], [24, rate, 4], [28, 2 * rate, 4], [32, 2, 2], [34, 16, 2]]) b.writeUIntLE(v, at, bytes);
+  b.write("data", 36);
+  b.writeUInt32LE(2 * n, 40);
+  for (let i = 0; i < n; i++) b.writeInt16LE(Math.round(20_000 * Math.sin((i * 2 * Math.PI * 440) / rate)), 44 + 2 * i);
+  return b;
 }

@@ -5,5 +5,9 @@ import { entry } from "./lib/entry.svelte";
 
 const target = document.getElementById("app");
 if (!target) throw new Error("index.html has no element #app");
-void entry.begin();
-mount(App, { target });
+if (window.__kiosk) {
+  void import("./views/kiosk/Kiosk.svelte").then(({ default: Kiosk }) => mount(Kiosk, { target }));
+} else {
+  void entry.begin();
+  mount(App, { target });
+}

@@ -56,6 +56,8 @@
 //	GET    /api/models/{name}/load-test → LoadTest  not_found; the running or the last one
 //	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable, invalid, conflict
 //	DELETE /api/models/{name}/load-test → LoadTest  conflict (none runs); it ends soon after
+//	GET    /api/models/{name}/inspection?version=&runs=&dims= → Inspection  not_found, unsupported, invalid, conflict
+//	GET    /api/models/{name}/graph?version= → Graph  not_found, unsupported, invalid
 //	GET    /api/models/{name}/tunings → Tunings  not_found; the running one first
 //	POST   /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (no config)
 //	POST   /api/models/{name}/tunings StartTuning → 202 Tuning  as plan; conflict (a model is tuned or measured)
@@ -66,6 +68,9 @@
 //	POST   /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict
 //	GET    /api/models/{name}/alerts → AlertRules  not_found, unsupported (the history is off)
 //	PUT    /api/models/{name}/alerts SetAlertRules → AlertRules  as before; invalid
+//	GET    /api/models/{name}/capture → Capture  not_found, unsupported (requests are not recorded; namespaces)
+//	PUT    /api/models/{name}/capture SetCapture → Capture  as before; invalid
+//	DELETE /api/models/{name}/capture → Capture  as before; removes the contents that were captured
 //	GET    /api/models/{name}/loads → ModelLoads  the last 20 loads
 //	GET    /api/trash → Trash
 //	POST   /api/trash/{id}/restore → Trashed  not_found, conflict (a model of that name exists)
@@ -107,6 +112,13 @@
 // the reply has one header more, the standard Server-Timing, with durations in milliseconds:
 // queue;dur=0.012, input;dur=0.001, infer;dur=0.530, output;dur=0.002, total;dur=0.560.
 //
+// The public page, on a port of its own and without a token. Inference is POST /api/infer/{name}; it is for the page's
+// models, without shared memory, with bodies of at most 16 MiB, and for 30 s.
+//
+//	GET    /api/kiosk → Kiosk
+//	GET    /api/kiosk/{name} → KioskDetail  not_found
+//	GET    /api/kiosk/{name}/requests/{request} → SavedRequest  not_found, invalid, too_large
+//
 // History and live data
 //
 //	GET    /api/history?model=&version=&from=&to=&step=&most= → History  invalid
@@ -123,6 +135,7 @@
 //	GET    /api/requests?show=&model=&client=&id=&text=&after=&before=&limit= → Requests  invalid
 //	GET    /api/requests/live?of=… → a stream of RequestsEvent; each "of" is a query of /api/requests  invalid
 //	GET    /api/requests/{id} → RequestDetail  not_found
+//	GET    /api/requests/{id}/contents → RequestContents  not_found (it was not captured)
 //	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server

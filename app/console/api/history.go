@@ -104,6 +104,7 @@ const (
 	EventHistoryDropped   EventKind = "history_dropped"
 	EventAlert            EventKind = "alert"
 	EventAlertEnded       EventKind = "alert_ended"
+	EventCapture          EventKind = "capture" // of contents of requests: on, off or removed
 )
 
 // Events answers GET /api/history/events, newest first.

@@ -166,6 +166,17 @@ func (m *Model) Labels(file string) []string {
 	return strings.Split(text, "\n")
 }
 
+// OutputLabels returns the labels of each output of cfg that has a label file. cfg may be nil.
+func (m *Model) OutputLabels(cfg *inferencepb.ModelConfig) map[string]api.List[string] {
+	labels := map[string]api.List[string]{}
+	for _, out := range cfg.GetOutput() {
+		if file := out.GetLabelFilename(); file != "" && m.Folder != "" {
+			labels[out.GetName()] = m.Labels(file)
+		}
+	}
+	return labels
+}
+
 // Provenance returns where a model came from. It returns nil if the folder has no file provenance.json that says so.
 func (m *Model) Provenance() *api.Provenance {
 	root, err := os.OpenRoot(m.Folder)

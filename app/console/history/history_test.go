@@ -23,6 +23,7 @@ func TestEventKindsAreTheSame(t *testing.T) {
 		record.ProcessEnded: api.EventProcessEnded, record.ProcessRestarted: api.EventProcessRestarted,
 		record.LoadTest: api.EventLoadTest, record.Tuning: api.EventTuning,
 		record.Alert: api.EventAlert, record.AlertEnded: api.EventAlertEnded,
+		record.Capture:     api.EventCapture,
 		record.ClientError: api.EventClientError, record.HistoryDropped: api.EventHistoryDropped,
 	} {
 		if string(want) != kind {

@@ -5,10 +5,12 @@ package inference
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,13 +39,20 @@ func (s *Server) Transport(idle int) *http.Transport {
 // Proxy passes inference requests of the page to the server, and its replies back unchanged. They take the same way as
 // those of other clients: the page shows what a client gets.
 type Proxy struct {
-	server  Server
-	handler http.Handler // nil: the server is turned off
+	server   Server
+	visitors bool
+	handler  http.Handler // nil: the server is turned off
 }
 
-// NewProxy makes a Proxy.
-func NewProxy(s Server) *Proxy {
-	p := &Proxy{server: s}
+// NewProxy makes a Proxy for the page.
+func NewProxy(s Server) *Proxy { return newProxy(&Proxy{server: s}) }
+
+// NewVisitorProxy makes a Proxy for the public page. Its requests cannot use shared memory, and only the headers that
+// describe their content are passed on.
+func NewVisitorProxy(s Server) *Proxy { return newProxy(&Proxy{server: s, visitors: true}) }
+
+func newProxy(p *Proxy) *Proxy {
+	s := &p.server
 	if s.Dial != nil {
 		p.handler = &httputil.ReverseProxy{
 			Rewrite:        p.rewrite,
@@ -70,6 +79,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "localhost", "localhost"
 	r.Out.URL.Path, r.Out.URL.RawPath, r.Out.URL.RawQuery = "", "", r.In.URL.RawQuery
 	r.Out.URL.Opaque = inferPath(r.In.PathValue("name"), r.In.PathValue("version"))
+	if p.visitors {
+		maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool { return !slices.Contains(content, name) })
+	}
 	for name := range r.Out.Header { // the browser's own headers, which the server's origin check would refuse
 		if name == "Origin" || name == "Referer" || name == "Cookie" || name == "X-Nereid" ||
 			strings.HasPrefix(name, "Sec-") {
@@ -77,7 +89,14 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	mark(r.Out.Header, p.server.Header)
+	if p.visitors {
+		r.Out.Header.Set("Nereid-Page", "kiosk")
+	}
 }
+
+// content are the headers that describe a request's content.
+var content = []string{"Accept", "Accept-Encoding", "Content-Encoding", "Content-Length", "Content-Type",
+	"Inference-Header-Content-Length"}
 
 // inferPath returns the path of inference requests; version may be empty.
 func inferPath(model, version string) string {

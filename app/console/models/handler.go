@@ -22,7 +22,7 @@ import (
 	"nereid/store"
 )
 
-// Handler serves the routes about models. All fields are needed.
+// Handler serves the routes about models. All fields but Deleted are needed.
 type Handler struct {
 	Engine   *engine.Engine
 	Catalog  *catalog.Catalog
@@ -33,6 +33,8 @@ type Handler struct {
 	Store    *store.Store
 	Recorder *history.Recorder
 	Log      *slog.Logger
+	// Deleted is called when a model was deleted; nil: nobody is.
+	Deleted func(ctx context.Context, model string) error
 }
 
 // List lists all models.
@@ -89,11 +91,7 @@ func (h *Handler) detail(ctx context.Context, m catalog.Model) (api.ModelDetail,
 	if cfg != nil {
 		d.CompletedText = modelconfig.Format(cfg)
 		d.Inputs, d.Outputs = catalog.Tensors(cfg, h.Checker.DimNames(ctx, m.Name, m.Folder, cfg))
-		for _, out := range cfg.GetOutput() {
-			if file := out.GetLabelFilename(); file != "" && m.Folder != "" {
-				d.Labels[out.GetName()] = m.Labels(file)
-			}
-		}
+		d.Labels = m.OutputLabels(cfg)
 	}
 	return d, nil
 }
@@ -229,6 +227,9 @@ func (h *Handler) Delete(r *http.Request) (out api.Trashed, err error) {
 	h.Recorder.Event(history.Event{Kind: history.ModelDeleted, Model: name, Text: "moved to the trash from " +
 		m.Folder})
 	h.Catalog.Changed()
+	if h.Deleted != nil {
+		return out, h.Deleted(context.WithoutCancel(r.Context()), name)
+	}
 	return out, nil
 }
 

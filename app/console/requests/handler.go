@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strconv"
 
+	"nereid/app/capture"
 	"nereid/app/console/api"
+	"nereid/app/console/catalog"
 	"nereid/app/console/rest"
 	"nereid/app/console/stream"
+	"nereid/app/history"
 	"nereid/app/requestlog"
 	record "nereid/engine/requests"
 	"nereid/store"
@@ -20,6 +23,10 @@ type Handler struct {
 	Store  *store.Store
 	// Streams has the streams of Live.
 	Streams *stream.Hub
+	// Capture is nil if contents cannot be captured.
+	Capture  *capture.Recorder
+	Catalog  *catalog.Catalog
+	Recorder *history.Recorder
 }
 
 // List returns the requests that match a filter: the newest, or those before an ID, in memory and in the history; or

@@ -136,6 +136,7 @@ func (p *pack) files(stage string) ([]file, error) {
 	} else {
 		files = append(files,
 			file{"/usr/lib/systemd/system/nereid.service", "app/service/nereid.service", 0o644, false},
+			file{"/usr/lib/systemd/user/nereid-kiosk.service", "build/package/nereid-kiosk.service", 0o644, false},
 			file{"/etc/nereid/nereid.yaml", "app/service/nereid.yaml", 0o644, true})
 	}
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })

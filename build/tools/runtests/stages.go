@@ -103,8 +103,8 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 // inputs in Go tests, memory over cycles of loading and unloading, bounds in time, and each fuzz target for fuzzTime.
 func longStages(reports string, fuzzTime time.Duration) []stage {
 	goSoak := goTest("soak-go", time.Hour, "-timeout", "40m", "-run",
-		"TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestHalfValidFramesEndTheProcess",
-		"./engine/...")
+		"TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestHalfValidFramesEndTheProcess|"+
+			"TestKill$|TestKilledServerLeavesNoProcesses", "./engine/...", "./store")
 	goSoak.env = []string{"NEREID_SOAK=full"}
 	return []stage{
 		goSoak,

@@ -191,6 +191,39 @@ class TritonPythonModel:
 	}
 }
 
+// After the final response a sender takes nothing more: the model gets an error, and the client no second end.
+func TestNothingIsSentAfterTheFinalResponse_D6(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
+		"m/1/model.py": `import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender, final = request.get_response_sender(), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+            x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            one, refused = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)]), []
+            if x[0] == 1:
+                error = pb_utils.TritonError("; ".join(self.refused))
+                sender.send(pb_utils.InferenceResponse(error=error), final)
+                continue
+            sender.send(one, final)
+            for more in (one, 0), (None, final), (one, final):
+                try:
+                    sender.send(*more)
+                except pb_utils.TritonModelException as problem:
+                    refused.append(str(problem))
+            self.refused = refused
+`}).ready()
+	if a := r.one(request("m", map[string][]float32{"IN": {5}})); a.err != nil || a.floats("OUT")[0] != 5 || !a.final {
+		t.Errorf("%v, %v, final %v; want 5 as the only response", a.floats("OUT"), a.err, a.final)
+	}
+	const closed = "Unable to send response. Response sender has been closed."
+	want := closed + "; " + closed + "; " + closed
+	if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err == nil || a.err.Error() != want {
+		t.Errorf("%v, want %s", a.err, want)
+	}
+}
+
 // A model may change its array between two responses of a stream. The responses that were sent do not change.
 func TestStreamedResponsesKeepTheirData(t *testing.T) {
 	r := serve(t, nil, map[string]string{

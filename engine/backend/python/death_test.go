@@ -269,7 +269,11 @@ func TestKilledServerLeavesNoProcesses(t *testing.T) {
 		for _, pid := range pids {
 			until(t, "the process "+strconv.Itoa(pid)+" is gone", func() bool { return !alive(pid) })
 		}
-		t.Logf("gone after %v", time.Since(began))
+		took := time.Since(began)
+		t.Logf("gone after %v", took)
+		if soak() && took > 2*time.Second { // elsewhere the machine may be busy
+			t.Errorf("gone after %v, want at most 2 s", took)
+		}
 		if n := sharedObjects(t); n > objects {
 			t.Errorf("%d objects of shared memory, %d before", n, objects)
 		}

@@ -268,6 +268,18 @@ func TestMissingPythonIsReported(t *testing.T) {
 		"/nowhere/python3 is not found; install python3 with numpy") {
 		t.Errorf("D11 no interpreter: %+v", s.Versions)
 	}
+	old := filepath.Join(t.TempDir(), "python3")
+	script := "#!/bin/sh\nexec " + interpreter(t) + ` -c 'import runpy, sys; sys.version_info = (3, 7, 9)
+sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name="__main__")' "$@"` + "\n"
+	if err := os.WriteFile(old, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r = serve(t, map[string]string{"python": old}, map[string]string{"m/config.pbtxt": config(""),
+		"m/1/model.py": code("y = x", "")})
+	if s, _ := r.Model("m"); len(s.Versions) != 1 ||
+		!strings.Contains(s.Versions[0].Reason, "is Python 3.7; models need 3.8 or newer") {
+		t.Errorf("D11 an old interpreter: %+v", s.Versions)
+	}
 	// An interpreter without numpy: that of a new venv.
 	fake := filepath.Join(t.TempDir(), "python3")
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\nexec "+interpreter(t)+" -S \"$@\"\n"), 0o755); err != nil {

@@ -195,6 +195,69 @@ export interface ModelLoad {
   memoryBytes: number;
 }
 
+/**
+ * Capture answers GET /api/models/{name}/capture: whether the contents of a model's requests are kept, and what there
+ * is.
+ */
+export interface Capture {
+  on: boolean;
+  /** UntilMs is when it ends or ended, in milliseconds since 1970; 0: it was never on, or was turned off. */
+  untilMs: number;
+  /** MaxBytes is of the tensors of one request, BudgetBytes of all files of the model. */
+  maxBytes: number;
+  budgetBytes: number;
+  /** LeaveOut has patterns with * and ?: inputs, outputs and parameters of such a name are left out. */
+  leaveOut: string[];
+  /** Captured and Dropped count requests since the settings were made. Those that were dropped found no room. */
+  captured: number;
+  dropped: number;
+  /** Kept counts the requests whose contents are there, with KeptBytes in files. */
+  kept: number;
+  keptBytes: number;
+}
+
+/** SetCapture is the body of PUT /api/models/{name}/capture. */
+export interface SetCapture {
+  /** On false turns it off; what was captured stays. */
+  on: boolean;
+  /** Minutes is after how long it turns itself off; at most 10080, a week. 0: 60. */
+  minutes: number;
+  /** MaxBytes is of the tensors of one request; at most 16 MiB. 0: 256 KiB. */
+  maxBytes: number;
+  /** BudgetBytes is of all files of the model; the oldest are removed first. 0: 256 MiB. */
+  budgetBytes: number;
+  /** LeaveOut has patterns with * and ?: inputs, outputs and parameters of such a name are left out. */
+  leaveOut: string[];
+}
+
+/** RequestContents answers GET /api/requests/{id}/contents. */
+export interface RequestContents {
+  inputs: CapturedTensor[];
+  /** Outputs are those of the final response. */
+  outputs: CapturedTensor[];
+  parameters: CapturedParameter[];
+}
+
+/** CapturedTensor is an input or an output. */
+export interface CapturedTensor {
+  name: string;
+  dataType: string;
+  shape: number[];
+  /** Data is in base64, with the bytes of the protocol's binary form. */
+  data: string;
+  /** LeftOut says why there is no Data: "rule", "size" or "gpu". */
+  leftOut: string;
+}
+
+/** CapturedParameter is a parameter of a request. */
+export interface CapturedParameter {
+  name: string;
+  /** Value is JSON. */
+  value: string;
+  /** LeftOut is "rule" if there is no Value. */
+  leftOut: string;
+}
+
 /** Code is the kind of an error. The page decides by it what to do. */
 export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal" | "disk_full";
 
@@ -627,7 +690,7 @@ export interface Event {
 }
 
 /** EventKind says what happened. */
-export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "process_ended" | "process_restarted" | "load_test" | "tuning" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped" | "alert" | "alert_ended";
+export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "process_ended" | "process_restarted" | "load_test" | "tuning" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped" | "alert" | "alert_ended" | "capture";
 
 /** Events answers GET /api/history/events, newest first. */
 export interface Events {
@@ -770,6 +833,158 @@ export interface ImportCommit {
   consentCode: boolean;
   /** Replace a model of the same name; its folder goes to the trash. */
   replace: boolean;
+}
+
+/**
+ * Inspection answers GET /api/models/{name}/inspection: what a model file says about itself, and what runs on this
+ * machine showed. The command nereid inspect --json prints it too.
+ */
+export interface Inspection {
+  /** File is the path of the model file. */
+  file: string;
+  fileBytes: number;
+  /** IRVersion is that of the file's format, and Producer the program that wrote it. */
+  irVersion: number;
+  producer: string;
+  opsets: Opset[];
+  weights: Weights[];
+  /** Operators are those of the file, with its subgraphs and functions; the most frequent first. */
+  operators: OperatorCount[];
+  /** Dangers are operators that may end the process because of a request. The model runs in a process of its own then. */
+  dangers: Danger[];
+  inputs: FilePort[];
+  outputs: FilePort[];
+  /** Run is null if the model was not run. */
+  run: InspectedRun | null;
+}
+
+/** Opset is the version of an operator set. Domain is empty for ONNX's own. */
+export interface Opset {
+  domain: string;
+  version: number;
+}
+
+/** Weights are the constants of a graph of one data type. */
+export interface Weights {
+  dataType: string;
+  tensors: number;
+  elements: number;
+  bytes: number;
+}
+
+/** OperatorCount says how often a file has an operator. */
+export interface OperatorCount {
+  op: string;
+  count: number;
+}
+
+/** Danger is an operator that may end the process of the model. */
+export interface Danger {
+  op: string;
+  why: string;
+}
+
+/** FilePort is an input or output of a model file. A dimension of -1 is open; DimNames has the file's names. */
+export interface FilePort {
+  name: string;
+  dataType: string;
+  shape: number[];
+  dimNames: string[];
+}
+
+/** InspectedRun is what runs with random inputs showed, with a thread for each core and no configuration. */
+export interface InspectedRun {
+  /** Shapes are those of the inputs. */
+  shapes: number[][];
+  runs: number;
+  medianUs: number;
+  bestUs: number;
+  worstUs: number;
+  /** MemoryBytes is what the session takes, with its weights. */
+  memoryBytes: number;
+  /** FLOPs of the matrix products and convolutions of one run; 0: there are none. */
+  flops: number;
+  /** Providers are the nodes by execution provider. */
+  providers: Record<string, number>;
+  /** Operators and Nodes are what ran, after optimizations; those that took longest first. Nodes are at most 50. */
+  operators: OperatorTime[];
+  nodes: NodeTime[];
+  nodeCount: number;
+}
+
+/** OperatorTime is the time of all nodes of one operator in one run. Share is of the sum of all nodes, 0 to 1. */
+export interface OperatorTime {
+  op: string;
+  count: number;
+  us: number;
+  share: number;
+  flops: number;
+}
+
+/** NodeTime is the time of a node in one run. */
+export interface NodeTime {
+  name: string;
+  op: string;
+  us: number;
+  share: number;
+  flops: number;
+  outputs: number[][];
+}
+
+/** Graph answers GET /api/models/{name}/graph: the nodes of an ONNX file, without those of inner graphs. */
+export interface Graph {
+  /** Nodes are empty if there are more than the page draws; Count is how many there are. */
+  nodes: GraphNode[];
+  count: number;
+  inputs: string[];
+  outputs: string[];
+  /** Weights are the constants that nodes take by name, each as its data type and shape. */
+  weights: Record<string, string>;
+}
+
+/** GraphNode is a node of an ONNX file. Inputs and outputs are names of tensors; "" is one that is left out. */
+export interface GraphNode {
+  name: string;
+  op: string;
+  domain: string;
+  inputs: string[];
+  outputs: string[];
+  attributes: GraphAttribute[];
+}
+
+/** GraphAttribute is an attribute of a node, as a text that leaves out what is long. */
+export interface GraphAttribute {
+  name: string;
+  value: string;
+}
+
+/** Kiosk answers GET /api/kiosk: what a visitor of the public page sees. */
+export interface Kiosk {
+  /** StartedMs changes when the server was started again; the page then loads itself anew. */
+  startedMs: number;
+  /** URL of the page for other devices; empty when they cannot reach it. */
+  url: string;
+  models: KioskModel[];
+}
+
+/** KioskModel is a model that visitors may try. */
+export interface KioskModel {
+  name: string;
+  ready: boolean;
+  decoupled: boolean;
+  sequences: boolean;
+  inputs: Tensor[];
+  outputs: Tensor[];
+  /** LastMinute is that of the version that answers. */
+  lastMinute: Recent;
+}
+
+/** KioskDetail answers GET /api/kiosk/{name}. */
+export interface KioskDetail extends KioskModel {
+  /** Labels by output name, from the outputs' label files. */
+  labels: Record<string, string[]>;
+  /** Examples are the names of the saved requests. */
+  examples: string[];
 }
 
 /** LoadTestState says how far a load test is. */

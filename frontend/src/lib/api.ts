@@ -6,6 +6,8 @@ declare global {
   interface Window {
     /** Address of the server, set by /config.js: "" in a browser, absolute in the desktop window. */
     __base?: string;
+    /** True on the public page, set by its /config.js. */
+    __kiosk?: boolean;
   }
 }
 
@@ -183,6 +185,14 @@ export const client = {
   tuningConfig: (name: string, id: number, config: number, s?: AbortSignal) =>
     json<api.TuningTexts>("GET", `${model(name)}/tunings/${id}/configs/${config}`, undefined, s),
   applyTuning: (name: string, id: number, r: api.ApplyTuning) => json<api.AppliedTuning>("POST", `${model(name)}/tunings/${id}/apply`, r),
+  inspection: (name: string, q: { version?: string; runs?: number; dims?: string }, s?: AbortSignal) => json<api.Inspection>("GET", `${model(name)}/inspection${query(q)}`, undefined, s),
+  graph: (name: string, version: string, s?: AbortSignal) => json<api.Graph>("GET", `${model(name)}/graph${query({ version })}`, undefined, s),
+  capture: (name: string) => json<api.Capture>("GET", `${model(name)}/capture`),
+  setCapture: (name: string, body: api.SetCapture) => json<api.Capture>("PUT", `${model(name)}/capture`, body),
+  forgetCapture: (name: string) => json<api.Capture>("DELETE", `${model(name)}/capture`),
+  kiosk: () => json<api.Kiosk>("GET", "/api/kiosk"),
+  kioskModel: (name: string) => json<api.KioskDetail>("GET", `/api/kiosk/${seg(name)}`),
+  kioskExample: (name: string, request: string) => json<api.SavedRequest>("GET", `/api/kiosk/${seg(name)}/requests/${seg(request)}`),
   savedRequests: (name: string, s?: AbortSignal) => json<api.SavedRequests>("GET", `${model(name)}/requests`, undefined, s),
   savedRequest: (name: string, request: string) => json<api.SavedRequest>("GET", `${model(name)}/requests/${seg(request)}`),
   saveRequest: (name: string, request: string, r: api.SaveRequest) => json<api.SavedRequests>("PUT", `${model(name)}/requests/${seg(request)}`, r),

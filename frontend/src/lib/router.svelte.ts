@@ -1,6 +1,6 @@
 // Hash routes, which work in a browser and in the desktop window.
 
-export const tabs = ["overview", "try", "config", "tune", "charts", "alerts", "revisions"] as const;
+export const tabs = ["overview", "try", "config", "tune", "charts", "inside", "alerts", "revisions"] as const;
 export type Tab = (typeof tabs)[number];
 
 export type Route =

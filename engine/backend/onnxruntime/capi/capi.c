@@ -92,6 +92,8 @@ OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options
 }
 
 void nrd_release_session(OrtSession *s) { api->ReleaseSession(s); }
+OrtStatus *nrd_profile(OrtSessionOptions *o, const char *prefix) { return api->EnableProfiling(o, prefix); }
+OrtStatus *nrd_end_profile(OrtSession *s, char **path) { return api->SessionEndProfiling(s, allocator, path); }
 OrtStatus *nrd_disable_threads(OrtSessionOptions *o) { return api->DisablePerSessionThreads(o); }
 OrtStatus *nrd_custom_ops(OrtSessionOptions *o, const char *library) { return api->RegisterCustomOpsLibrary_V2(o, library); }
 

@@ -81,6 +81,8 @@ void nrd_release_providers(char **list, int n);
 char *nrd_preload(const char *path);
 OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session);
 void nrd_release_session(OrtSession *s);
+OrtStatus *nrd_profile(OrtSessionOptions *o, const char *prefix);
+OrtStatus *nrd_end_profile(OrtSession *s, char **path); // the caller frees path with nrd_free_name
 OrtStatus *nrd_disable_threads(OrtSessionOptions *o);
 OrtStatus *nrd_custom_ops(OrtSessionOptions *o, const char *library);
 

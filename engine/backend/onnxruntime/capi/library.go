@@ -168,6 +168,14 @@ func DisableThreads(options unsafe.Pointer) error {
 	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))
 }
 
+// Profile makes the session of options, an OrtSessionOptions, write the times of its nodes to a file whose path begins
+// with prefix.
+func Profile(options unsafe.Pointer, prefix string) error {
+	name := C.CString(prefix)
+	defer C.free(unsafe.Pointer(name))
+	return check(C.nrd_profile((*C.OrtSessionOptions)(options), name))
+}
+
 // RegisterCustomOps adds a library of custom operators to options, an OrtSessionOptions.
 func RegisterCustomOps(options unsafe.Pointer, library string) error {
 	name := C.CString(library)

@@ -50,6 +50,16 @@ func (s *Session) DeviceMemory(device int) (int64, error) {
 	return int64(n), err
 }
 
+// EndProfile ends what Profile began, and returns the path of the file.
+func (s *Session) EndProfile() (string, error) {
+	var path *C.char
+	if err := check(C.nrd_end_profile(s.c, &path)); err != nil {
+		return "", err
+	}
+	defer C.nrd_free_name(path)
+	return C.GoString(path), nil
+}
+
 // Kind is a list of a model's tensors.
 type Kind int
 

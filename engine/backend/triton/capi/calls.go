@@ -83,6 +83,10 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest, an
 		q.sent = 0
 		return cError(err)
 	}
+	if r.Answered() && bool(q.prompt) {
+		answer(q, number, r)
+		return nil
+	}
 	now := r.Answered() && !bool(answering) // the goroutine below may free r
 	go answer(q, number, r)                 // ends with the final response
 	if now {

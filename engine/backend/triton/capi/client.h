@@ -36,6 +36,7 @@ struct TRITONSERVER_InferenceRequest {
   void *respond_userp;
   _Atomic uint64_t sent;  // Go's number; 0: it was not sent
   atomic_bool cancelled;
+  bool prompt;  // answers that are there when it is sent may be given on the thread that sends it
 };
 
 struct TRITONSERVER_ResponseAllocator {

@@ -8,6 +8,7 @@ import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
 import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
+import { decodeSound, looksLikeSound, samples, soundable, soundShape, usualRate } from "./sound";
 import { writeSaved, type Saved } from "./saved";
 import type { Call, SnippetInput, Where } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
@@ -15,7 +16,7 @@ import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } fro
 /** The user has not chosen a value yet. */
 class Missing extends Error {}
 
-export type Mode = "image" | "values";
+export type Mode = "image" | "sound" | "values";
 
 /** A tensor with fewer elements is not an image. */
 const smallestImage = 16;
@@ -38,15 +39,23 @@ export class InputForm {
   prep = $state<Prep>({ width: 224, height: 224, layout: "NCHW", channels: 3, scale: "unit", bgr: false, invert: false, fit: "stretch" });
   image = $state.raw<ImageBitmap | null>(null);
   fileName = $state("");
+  /** Samples of -1..1, and how many there are a second. */
+  sound = $state.raw<Float32Array | null>(null);
+  rate = $state(usualRate);
+  private recording: Blob | null = null;
   error = $state("");
   readonly guessed: Prep | null;
   /** The input may be an image. */
   readonly imageable: boolean;
+  /** The input may be sound. */
+  readonly soundable: boolean;
 
   constructor(readonly tensor: Tensor) {
     this.guessed = guess(tensor);
     const fixed = volume(tensor.dims.filter((d) => d >= 0));
     this.imageable = this.guessed !== null || (tensor.dataType !== "BYTES" && tensor.dataType !== "BOOL" && (tensor.dims.some((d) => d < 0) || fixed >= smallestImage));
+    this.soundable = this.guessed === null && soundable(tensor);
+    if (looksLikeSound(tensor)) this.mode = "sound";
     if (this.guessed) {
       this.mode = "image";
       this.prep = this.guessed;
@@ -64,6 +73,30 @@ export class InputForm {
     } catch (e) {
       this.error = errorText(e);
     }
+  }
+
+  /** Takes a picture of the camera. */
+  picture(image: ImageBitmap): void {
+    this.error = "";
+    this.image = image;
+    this.fileName = "camera.png";
+  }
+
+  /** Takes a sound file or a recording. */
+  async takeSound(file: Blob): Promise<void> {
+    this.error = "";
+    this.recording = file;
+    try {
+      this.sound = await decodeSound(file, this.rate);
+    } catch (e) {
+      this.error = errorText(e);
+    }
+  }
+
+  /** Changes the rate, and that of the sound. */
+  setRate(rate: number): void {
+    this.rate = rate;
+    if (this.recording) void this.takeSound(this.recording);
   }
 
   /** Takes typed values. They determine the shape where the signature leaves it open. */
@@ -120,6 +153,12 @@ export class InputForm {
       if (volume(shape) !== v.length) throw new Error(t("input.imageSize", { name, n: v.length, shape: shape.join(", "), want: volume(shape) }));
       return { name, dataType, shape, data: isFloat(dataType) ? v : Array.from(v, Math.round) };
     }
+    if (this.mode === "sound") {
+      if (!this.sound) throw new Missing(t("input.noSound", { name }));
+      const shape = soundShape(this.tensor, this.sound.length);
+      const data = samples(this.sound, volume(shape), dataType);
+      return { name, dataType, shape, data: isFloat(dataType) ? data : Array.from(data) };
+    }
     try {
       const shape = parseShape(this.shapeText, this.tensor.shape);
       return { name, dataType, shape, data: parseValues(this.text, dataType, volume(shape)) };
@@ -159,6 +198,9 @@ export interface Trace {
   failed: boolean;
 }
 
+/** What a form needs to know of a model. */
+export type Tried = Pick<Model, "name" | "inputs" | "outputs" | "sequences" | "decoupled">;
+
 /** The whole form of one model. */
 export class TryForm {
   readonly inputs: InputForm[];
@@ -175,9 +217,9 @@ export class TryForm {
   trail = $state.raw<Trace[]>([]);
   private abort: AbortController | null = null;
 
-  constructor(readonly model: Model) {
+  constructor(readonly model: Tried) {
     this.inputs = model.inputs.map((x) => new InputForm(x));
-    this.binary = this.inputs.some((i) => i.mode === "image");
+    this.binary = this.inputs.some((i) => i.mode !== "values");
     for (const o of model.outputs) this.classes[o.name] = o.labels ? 5 : 0;
   }
 

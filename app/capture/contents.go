@@ -1,0 +1,109 @@
+package capture
+
+import (
+	"path"
+	"strings"
+
+	"nereid/engine/infer"
+	"nereid/engine/tensor"
+)
+
+// Contents are what was captured of one request.
+type Contents struct {
+	ID         int64       `json:"id"` // of its record
+	Model      string      `json:"model"`
+	Error      string      `json:"error,omitempty"`
+	Inputs     []Tensor    `json:"inputs"`
+	Outputs    []Tensor    `json:"outputs"` // of the final response
+	Parameters []Parameter `json:"parameters,omitempty"`
+}
+
+// Tensor is an input or an output.
+type Tensor struct {
+	Name     string  `json:"name"`
+	DataType string  `json:"datatype"`
+	Shape    []int64 `json:"shape"`
+	Data     []byte  `json:"data"` // as tensor.Tensor has it
+	// LeftOut says why there is no Data: "rule", "size" or "gpu".
+	LeftOut string `json:"leftOut,omitempty"`
+}
+
+// Parameter is a parameter of the request.
+type Parameter struct {
+	Name    string `json:"name"`
+	Value   any    `json:"value"`
+	LeftOut string `json:"leftOut,omitempty"` // "rule"
+}
+
+// Reasons for which contents are left out.
+const (
+	byRule = "rule"
+	bySize = "size"
+	onGPU  = "gpu"
+)
+
+// leaves reports whether a rule leaves out what has this name.
+func (s *Settings) leaves(name string) bool {
+	for _, pattern := range s.LeaveOut {
+		if ok, _ := path.Match(withoutSlash(pattern), withoutSlash(name)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutSlash lets a "*" of path.Match stand for a whole name that has slashes.
+func withoutSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+
+// contentsOf copies what s lets be captured. It returns the bytes of the tensors.
+func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Contents, size int64) {
+	c = &Contents{}
+	c.Inputs = s.copyOf(r.Inputs, &size)
+	c.Outputs = s.copyOf(resp.Outputs, &size)
+	for _, p := range r.Parameters {
+		q := Parameter{Name: strings.Clone(p.Name)}
+		if s.leaves(q.Name) {
+			q.LeftOut = byRule
+		} else {
+			q.Value = valueOf(p)
+		}
+		c.Parameters = append(c.Parameters, q)
+	}
+	return c, size
+}
+
+// copyOf copies tensors until their bytes would be more than s.MaxBytes.
+func (s *Settings) copyOf(all []tensor.Tensor, size *int64) []Tensor {
+	out := make([]Tensor, len(all))
+	for i := range all {
+		t := &all[i]
+		out[i] = Tensor{Name: strings.Clone(t.Name), DataType: t.DataType.String(),
+			Shape: append([]int64{}, t.Shape...)}
+		switch n := int64(t.Size()); {
+		case s.leaves(t.Name):
+			out[i].LeftOut = byRule
+		case t.OnDevice() != nil:
+			out[i].LeftOut = onGPU
+		case *size+n > s.MaxBytes:
+			out[i].LeftOut = bySize
+		default:
+			out[i].Data = append([]byte{}, t.Data...)
+			*size += n
+		}
+	}
+	return out
+}
+
+func valueOf(p infer.Parameter) any {
+	switch p.Kind {
+	case infer.BoolParameter:
+		return p.Bool
+	case infer.IntParameter:
+		return p.Int
+	case infer.UintParameter:
+		return p.Uint
+	case infer.FloatParameter:
+		return p.Float
+	}
+	return strings.Clone(p.Text)
+}

@@ -1,0 +1,62 @@
+package api
+
+// Capture answers GET /api/models/{name}/capture: whether the contents of a model's requests are kept, and what there
+// is.
+type Capture struct {
+	On bool `json:"on"`
+	// UntilMs is when it ends or ended, in milliseconds since 1970; 0: it was never on, or was turned off.
+	UntilMs int64 `json:"untilMs"`
+	// MaxBytes is of the tensors of one request, BudgetBytes of all files of the model.
+	MaxBytes    int64 `json:"maxBytes"`
+	BudgetBytes int64 `json:"budgetBytes"`
+	// LeaveOut has patterns with * and ?: inputs, outputs and parameters of such a name are left out.
+	LeaveOut List[string] `json:"leaveOut"`
+	// Captured and Dropped count requests since the settings were made. Those that were dropped found no room.
+	Captured int64 `json:"captured"`
+	Dropped  int64 `json:"dropped"`
+	// Kept counts the requests whose contents are there, with KeptBytes in files.
+	Kept      int   `json:"kept"`
+	KeptBytes int64 `json:"keptBytes"`
+}
+
+// SetCapture is the body of PUT /api/models/{name}/capture.
+type SetCapture struct {
+	// On false turns it off; what was captured stays.
+	On bool `json:"on"`
+	// Minutes is after how long it turns itself off; at most 10080, a week. 0: 60.
+	Minutes int64 `json:"minutes"`
+	// MaxBytes is of the tensors of one request; at most 16 MiB. 0: 256 KiB.
+	MaxBytes int64 `json:"maxBytes"`
+	// BudgetBytes is of all files of the model; the oldest are removed first. 0: 256 MiB.
+	BudgetBytes int64 `json:"budgetBytes"`
+	// LeaveOut has patterns with * and ?: inputs, outputs and parameters of such a name are left out.
+	LeaveOut List[string] `json:"leaveOut"`
+}
+
+// RequestContents answers GET /api/requests/{id}/contents.
+type RequestContents struct {
+	Inputs List[CapturedTensor] `json:"inputs"`
+	// Outputs are those of the final response.
+	Outputs    List[CapturedTensor]    `json:"outputs"`
+	Parameters List[CapturedParameter] `json:"parameters"`
+}
+
+// CapturedTensor is an input or an output.
+type CapturedTensor struct {
+	Name     string      `json:"name"`
+	DataType string      `json:"dataType"`
+	Shape    List[int64] `json:"shape"`
+	// Data is in base64, with the bytes of the protocol's binary form.
+	Data string `json:"data"`
+	// LeftOut says why there is no Data: "rule", "size" or "gpu".
+	LeftOut string `json:"leftOut"`
+}
+
+// CapturedParameter is a parameter of a request.
+type CapturedParameter struct {
+	Name string `json:"name"`
+	// Value is JSON.
+	Value string `json:"value"`
+	// LeftOut is "rule" if there is no Value.
+	LeftOut string `json:"leftOut"`
+}

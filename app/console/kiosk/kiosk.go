@@ -1,0 +1,152 @@
+// Package kiosk serves the public page: visitors see the models that are ready, and try them. They can change nothing,
+// and see no configuration and no error of a load. The errors of their requests are those of the models.
+//
+// The package starts no goroutine.
+package kiosk
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/rest"
+)
+
+const (
+	maxBody     = 16 << 20         // bytes of a visitor's request
+	maxTime     = 30 * time.Second // of a visitor's request; a stream ends then
+	maxRequests = 8                // of visitors at one time
+)
+
+// Options of a Handler. All but Models and Address are needed.
+type Options struct {
+	Catalog *catalog.Catalog
+	Models  []string // the models on the page; empty: all
+	// Address returns the page's URL for other devices, "" if they cannot reach it; nil: never.
+	Address func() string
+	// Infer passes a request on to the inference server, as one of a visitor.
+	Infer func(http.ResponseWriter, *http.Request) error
+	// Requests and Request return a model's saved requests.
+	Requests func(*http.Request) (api.SavedRequests, error)
+	Request  func(*http.Request) (api.SavedRequest, error)
+}
+
+// Handler serves the routes of the page.
+type Handler struct {
+	Options
+	started time.Time
+	slots   chan struct{} // of running requests
+
+	mu   sync.Mutex
+	list []api.KioskModel // as it was at read; guarded by mu, as is read
+	read time.Time
+}
+
+// New makes a Handler.
+func New(o Options) *Handler {
+	return &Handler{Options: o, started: time.Now(), slots: make(chan struct{}, maxRequests)}
+}
+
+// List lists the models on the page.
+func (h *Handler) List(*http.Request) (api.Kiosk, error) {
+	out := api.Kiosk{StartedMs: h.started.UnixMilli(), Models: h.models()}
+	if h.Address != nil {
+		out.URL = h.Address()
+	}
+	return out, nil
+}
+
+// models returns the models on the page. Each page asks every second, so they are read only once a second.
+func (h *Handler) models() []api.KioskModel {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.read) < time.Second {
+		return h.list
+	}
+	h.list = nil
+	for _, m := range h.Catalog.All() {
+		if v := view(m); h.shows(m.Name) && (v.Ready || len(h.Models) > 0) {
+			h.list = append(h.list, v)
+		}
+	}
+	h.read = time.Now()
+	return h.list
+}
+
+func (h *Handler) shows(model string) bool {
+	return len(h.Models) == 0 || slices.Contains(h.Models, model)
+}
+
+// view is what a visitor sees of a model.
+func view(m api.Model) api.KioskModel {
+	v := api.KioskModel{Name: m.Name, Ready: m.State == api.StateReady, Decoupled: m.Decoupled, Sequences: m.Sequences,
+		Inputs: m.Inputs, Outputs: m.Outputs}
+	for _, version := range m.Versions {
+		if version.State == api.StateReady {
+			v.LastMinute = version.LastMinute // of the newest, which answers
+		}
+	}
+	return v
+}
+
+// find finds a model of the page by the name in the path.
+func (h *Handler) find(r *http.Request) (m catalog.Model, err error) {
+	name := r.PathValue("name")
+	if h.shows(name) {
+		m, err = h.Catalog.Find(name)
+	}
+	if m.Name == "" || err != nil { // the reason may name folders
+		err = rest.Errorf(api.CodeNotFound, "there is no model %s on this page", rest.Quote(name))
+	}
+	return m, err
+}
+
+// Get returns a model with its labels and examples.
+func (h *Handler) Get(r *http.Request) (out api.KioskDetail, err error) {
+	m, err := h.find(r)
+	if err != nil {
+		return out, err
+	}
+	out.KioskModel = view(h.Catalog.View(m))
+	out.Labels = m.OutputLabels(catalog.Running(m.Status))
+	if saved, err := h.Requests(r); err == nil { // otherwise it has no folder
+		for _, item := range saved.Items {
+			out.Examples = append(out.Examples, item.Name)
+		}
+	}
+	return out, nil
+}
+
+// Example returns a saved request of a model.
+func (h *Handler) Example(r *http.Request) (out api.SavedRequest, err error) {
+	if _, err := h.find(r); err != nil {
+		return out, err
+	}
+	return h.Request(r)
+}
+
+// Try passes a visitor's request on.
+func (h *Handler) Try(w http.ResponseWriter, r *http.Request) error {
+	if _, err := h.find(r); err != nil {
+		return err
+	}
+	if r.ContentLength > maxBody {
+		_, _ = io.CopyN(io.Discard, r.Body, 2*maxBody) // a client reads the answer only when it has sent its body
+		return rest.Errorf(api.CodeTooLarge, "a visitor's request may have at most %d MiB", maxBody>>20)
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		return rest.Errorf(api.CodeUnavailable, "many visitors try models just now; try again in a moment")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), maxTime)
+	defer cancel()
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	return h.Infer(w, r.WithContext(ctx))
+}

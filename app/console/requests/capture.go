@@ -1,0 +1,120 @@
+package requests
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"nereid/app/capture"
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+	"nereid/app/history"
+)
+
+// GetCapture describes the capture of a model.
+func (h *Handler) GetCapture(r *http.Request) (out api.Capture, err error) {
+	if err := h.checkCapture(r); err != nil {
+		return out, err
+	}
+	s, err := h.Capture.Status(r.PathValue("name"))
+	if err != nil {
+		return out, err
+	}
+	out = api.Capture{On: s.On, MaxBytes: s.MaxBytes, BudgetBytes: s.Budget, LeaveOut: s.LeaveOut,
+		Captured: s.Captured, Dropped: s.Dropped, Kept: s.Kept, KeptBytes: s.KeptBytes}
+	if !s.Until.IsZero() {
+		out.UntilMs = s.Until.UnixMilli()
+	}
+	return out, nil
+}
+
+func (h *Handler) checkCapture(r *http.Request) error {
+	if h.Capture == nil {
+		return rest.Errorf(api.CodeUnsupported, "contents are captured only where requests are recorded, and where "+
+			"models have no namespaces; see --record-requests and --model-namespacing")
+	}
+	_, err := h.Catalog.Find(r.PathValue("name"))
+	return err
+}
+
+// SetCapture turns the capture of a model on or off.
+func (h *Handler) SetCapture(r *http.Request, req *api.SetCapture) (out api.Capture, err error) {
+	if err := h.checkCapture(r); err != nil {
+		return out, err
+	}
+	name, text := r.PathValue("name"), "contents of requests are not captured any more"
+	var s *capture.Settings
+	if req.On {
+		text = "contents of requests are captured"
+		minutes := max(-1, min(cmp.Or(req.Minutes, 60), 1+int64(capture.MaxTime/time.Minute)))
+		now := time.Now()
+		s = &capture.Settings{Until: now.Add(time.Duration(minutes) * time.Minute),
+			MaxBytes: cmp.Or(req.MaxBytes, 256<<10), Budget: cmp.Or(req.BudgetBytes, 256<<20), LeaveOut: req.LeaveOut}
+		if err := s.Check(now); err != nil {
+			return out, rest.Errorf(api.CodeInvalid, "%v", err)
+		}
+	}
+	if err := h.Capture.Set(r.Context(), name, s); err != nil {
+		return out, err
+	}
+	h.Recorder.Event(history.Event{Kind: history.Capture, Model: name, Text: text})
+	return h.GetCapture(r)
+}
+
+// ForgetCapture removes what was captured of a model.
+func (h *Handler) ForgetCapture(r *http.Request) (out api.Capture, err error) {
+	if err := h.checkCapture(r); err != nil {
+		return out, err
+	}
+	if err := h.Capture.Forget(r.PathValue("name")); err != nil {
+		return out, err
+	}
+	h.Recorder.Event(history.Event{Kind: history.Capture, Model: r.PathValue("name"),
+		Text: "captured contents were removed"})
+	return h.GetCapture(r)
+}
+
+// Contents returns what was captured of a request.
+func (h *Handler) Contents(r *http.Request) (out api.RequestContents, err error) {
+	found, err := h.Get(r)
+	if err != nil {
+		return out, err
+	}
+	gone := rest.Errorf(api.CodeNotFound, "the contents of request %d were not captured, or are removed",
+		found.Request.ID)
+	if h.Capture == nil {
+		return out, gone
+	}
+	c, err := h.Capture.Contents(found.Request.Model, found.Request.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, gone
+	} else if err != nil {
+		return out, err
+	}
+	out.Inputs, out.Outputs = apiTensors(c.Inputs), apiTensors(c.Outputs)
+	for _, p := range c.Parameters {
+		value, err := json.Marshal(p.Value)
+		if err != nil {
+			return out, err
+		}
+		q := api.CapturedParameter{Name: p.Name, Value: string(value), LeftOut: p.LeftOut}
+		if p.LeftOut != "" {
+			q.Value = ""
+		}
+		out.Parameters = append(out.Parameters, q)
+	}
+	return out, nil
+}
+
+func apiTensors(all []capture.Tensor) (out api.List[api.CapturedTensor]) {
+	for i := range all {
+		t := &all[i]
+		out = append(out, api.CapturedTensor{Name: t.Name, DataType: t.DataType, Shape: t.Shape, LeftOut: t.LeftOut,
+			Data: base64.StdEncoding.EncodeToString(t.Data)})
+	}
+	return out
+}

@@ -1,0 +1,379 @@
+"""Python functions as models, with the interface of PyTriton: docs/embed.md.
+
+The server runs in this process and opens its ports. The server's process of a bound model (_bound_model.py) connects to
+this one, and a thread here calls the function. There is a thread for each function that was bound."""
+
+import dataclasses
+import enum
+import json
+import logging
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from multiprocessing.connection import Listener
+from typing import Any, Optional
+
+import numpy as np
+
+from . import _core
+from ._tensor import TYPES, DataType
+from .decorators import PyTritonValidationError, TritonContext, current
+
+LOGGER = logging.getLogger("nereid.triton")
+
+
+# What a model may have, under PyTriton's names
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or output. shape is without the batch dimension; dtype object or bytes is text."""
+
+    shape: tuple
+    dtype: Any
+    name: Optional[str] = None
+    optional: bool = False
+
+
+class DeviceKind(enum.Enum):
+    KIND_AUTO = "KIND_AUTO"
+    KIND_CPU = "KIND_CPU"
+    KIND_GPU = "KIND_GPU"
+
+
+class TimeoutAction(enum.Enum):
+    REJECT = "REJECT"
+    DELAY = "DELAY"
+
+
+@dataclasses.dataclass
+class QueuePolicy:
+    timeout_action: TimeoutAction = TimeoutAction.REJECT
+    default_timeout_microseconds: int = 0
+    allow_timeout_override: bool = False
+    max_queue_size: int = 0
+
+    def config(self):
+        return {**dataclasses.asdict(self), "timeout_action": self.timeout_action.value}
+
+
+@dataclasses.dataclass
+class DynamicBatcher:
+    max_queue_delay_microseconds: int = 0
+    preferred_batch_size: Optional[list] = None
+    preserve_ordering: bool = False
+    priority_levels: int = 0
+    default_priority_level: int = 0
+    default_queue_policy: Optional[QueuePolicy] = None
+    priority_queue_policy: Optional[dict] = None
+
+    def config(self):
+        made = {name: getattr(self, name) for name in (
+            "max_queue_delay_microseconds", "preserve_ordering", "priority_levels", "default_priority_level")}
+        if self.preferred_batch_size:
+            made["preferred_batch_size"] = self.preferred_batch_size
+        if self.default_queue_policy:
+            made["default_queue_policy"] = self.default_queue_policy.config()
+        if self.priority_queue_policy:
+            made["priority_queue_policy"] = {str(k): p.config() for k, p in self.priority_queue_policy.items()}
+        return made
+
+
+@dataclasses.dataclass
+class ModelConfig:
+    batching: bool = True
+    max_batch_size: int = 4
+    batcher: Optional[DynamicBatcher] = dataclasses.field(default_factory=DynamicBatcher)
+    response_cache: bool = False
+    decoupled: bool = False
+
+
+class TritonConfig(dict):
+    """Options of nereid serve, with underscores. The environment may have them as PYTRITON_TRITON_CONFIG_<NAME>."""
+
+    PREFIX = "PYTRITON_TRITON_CONFIG_"
+
+    def __init__(self, **options):
+        super().__init__(options)
+
+    @classmethod
+    def from_env(cls):
+        return cls(**{name[len(cls.PREFIX):].lower(): value for name, value in os.environ.items()
+                      if name.startswith(cls.PREFIX)})
+
+
+@dataclasses.dataclass
+class TritonSecurityConfig:
+    """Which endpoints need a token, in the header triton-access-token. Without a token, one is made."""
+
+    access_token: Optional[str] = None
+    restricted_endpoints: Optional[list] = None
+
+    def __post_init__(self):
+        if self.access_token is None:
+            self.access_token = secrets.token_urlsafe(32)
+        if self.restricted_endpoints is None:
+            self.restricted_endpoints = ["shared-memory", "model-repository", "statistics", "trace", "logging"]
+
+    def options(self):
+        if not self.restricted_endpoints:
+            return {}
+        value = "%s:triton-access-token=%s" % (",".join(self.restricted_endpoints), self.access_token)
+        return {"http_restricted_api": value, "grpc_restricted_protocol": value}
+
+
+# Requests
+
+
+class Request(dict):
+    """The inputs of a request by name, with its parameters."""
+
+    def __init__(self, inputs, parameters, requested_output_names):
+        super().__init__(inputs)
+        self.parameters, self.requested_output_names, self.span = parameters, requested_output_names, None
+
+    @property
+    def data(self):
+        return self
+
+
+class _Model:
+    """A bound model."""
+
+    def __init__(self, name, version, functions, inputs, outputs, config, strict):
+        self.model_name, self.model_version, self.functions, self.strict = name, version, functions, strict
+        self.inputs, self.outputs = _named(inputs, "INPUT_%d"), _named(outputs, "OUTPUT_%d")
+        self.config = config
+        self.batching, self.max_batch_size, self.batcher = config.batching, config.max_batch_size, config.batcher
+        self.decoupled = config.decoupled
+        self.lock, self.free = threading.Lock(), list(functions)
+
+    def triton_config(self, address, key):
+        def tensor(t):
+            return {"name": t.name, "data_type": _type(t), "dims": list(t.shape)}
+
+        made = {
+            "name": self.model_name, "backend": "python", "max_batch_size": self.max_batch_size if self.batching else 0,
+            "input": [{**tensor(t), "optional": t.optional} for t in self.inputs],
+            "output": [tensor(t) for t in self.outputs],
+            "instance_group": [{"kind": "KIND_CPU", "count": len(self.functions)}],
+            "version_policy": {"specific": {"versions": [self.model_version]}},
+            "parameters": {"bound_address": {"string_value": address}, "bound_key": {"string_value": key.hex()}},
+            "response_cache": {"enable": self.config.response_cache},
+            "model_transaction_policy": {"decoupled": self.decoupled},
+        }
+        if self.batching and self.batcher is not None:
+            made["dynamic_batching"] = self.batcher.config()
+        return made
+
+    def check(self, outputs):
+        """Returns the outputs of a request as arrays."""
+        if not isinstance(outputs, dict):
+            raise PyTritonValidationError(
+                "a bound function returns a list with a dict of outputs for each request, and it returned a %s in it"
+                % type(outputs).__name__)
+        outputs = {name: np.asarray(value) for name, value in outputs.items()}
+        expected = {t.name: t for t in self.outputs}
+        for name, array in outputs.items() if self.strict else ():
+            if name not in expected:
+                raise PyTritonValidationError("the function returned the output %s, which was not bound" % name)
+            have, shape = array.shape[int(self.batching):], expected[name].shape
+            if len(have) != len(shape) or any(e not in (-1, h) for h, e in zip(have, shape)):
+                raise PyTritonValidationError("the output %s has the shape %s, and %s was bound" % (name, have, shape))
+            if _type(Tensor(shape, array.dtype)) != _type(expected[name]):
+                raise PyTritonValidationError("the output %s has the type %s, and %s was bound" % (
+                    name, array.dtype, np.dtype(expected[name].dtype)))
+        return {name: a.astype(object) if a.dtype.kind in "SU" else a for name, a in outputs.items()}
+
+
+def _named(tensors, pattern):
+    return [t if t.name else dataclasses.replace(t, name=pattern % n) for n, t in enumerate(tensors, 1)]
+
+
+def _type(tensor):
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind in "OSU":
+        return "TYPE_STRING"
+    if dtype not in TYPES:
+        raise PyTritonValidationError("the server has no type for arrays of %s" % dtype)
+    return "TYPE_" + DataType(TYPES[dtype]).name
+
+
+class Triton:
+    """A server with bound functions. As a context manager it serves inside the with statement."""
+
+    def __init__(self, *, config=None, workspace=None, security_config=None):
+        self._config = {"allow_http": True, "allow_grpc": True, "allow_metrics": True, "log_info": False,
+                        **TritonConfig.from_env(), **(config or {})}
+        self._security = security_config or TritonSecurityConfig()
+        self._workspace = workspace
+        self._models, self._context = {}, TritonContext()
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._handle = self._bound = None
+
+    def bind(self, model_name, infer_func, inputs, outputs, model_version=1, config=None, strict=False):
+        """Makes a model of a function, or of several that run at the same time. When the server runs, the model is
+        ready at the return."""
+        if not re.match(r"^[a-zA-Z0-9._-]+$", model_name or ""):
+            raise PyTritonValidationError(
+                "the name of a model has letters, digits, dots, underscores and dashes: %r" % model_name)
+        functions = list(infer_func) if isinstance(infer_func, (list, tuple)) else [infer_func]
+        model = _Model(model_name, model_version, functions, inputs, outputs, config or ModelConfig(), strict)
+        with self._lock:
+            if model_name in self._models:
+                raise PyTritonValidationError("the model %s is bound already" % model_name)
+            for function in functions:
+                self._context.model_configs[function] = model
+            self._models[model_name] = model
+            if self._handle is not None:
+                self._load(model)
+
+    def run(self):
+        """Starts the server, and returns when all models are ready."""
+        with self._lock:
+            if self._handle is not None:
+                return
+            self._ended.clear()
+            self._folder = tempfile.mkdtemp(prefix="nereid-", dir=self._workspace)
+            try:
+                self._bound = _Bound(os.path.join(self._folder, "socket"), self._models, self._context)
+                options = {"strict_model_config": False, **self._security.options(), **self._config,
+                           "model_control_mode": "explicit"}
+                repository = options.pop("model_repository", None) or os.path.join(self._folder, "models")
+                os.makedirs(repository, exist_ok=True)
+                arguments = _core.option("model_repository", str(repository))
+                arguments += ["--backend-config=python,python=" + sys.executable]
+                for name, value in options.items():
+                    arguments += _core.option(name, value)
+                self._handle = _core.Handle(arguments)
+                for model in self._models.values():
+                    self._load(model)
+            except BaseException:
+                self.stop()
+                raise
+
+    connect = run
+
+    def _load(self, model):
+        source = pathlib.Path(__file__).with_name("_bound_model.py").read_bytes()
+        config = json.dumps(model.triton_config(self._bound.address, self._bound.key))
+        files = {"%d/model.py" % model.model_version: source}
+        _core.load(self._handle, model.model_name, config, files)
+        LOGGER.info("the function is served as model %s", model.model_name)
+
+    def serve(self, monitoring_period_s=10.0):
+        """Serves until stop is called on another thread, or until the program is interrupted."""
+        self.run()
+        try:
+            while not self._ended.wait(monitoring_period_s):
+                pass
+        except KeyboardInterrupt:
+            LOGGER.info("interrupted")
+        self.stop()
+
+    def stop(self):
+        """Stops the server. It returns whether the server ran."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            bound, self._bound = self._bound, None
+            if handle is not None:
+                handle.stop()
+            if bound is not None:
+                bound.close()
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._ended.set()
+            return handle is not None
+
+    def is_alive(self):
+        return self.is_connected() and _core.truth(_core.c.ServerIsReady, self._handle)
+
+    def is_connected(self):
+        return self._handle is not None
+
+    def get_access_token(self):
+        return self._security.access_token
+
+    def __enter__(self):
+        self.run()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class _Bound:
+    """Takes the connections of models' processes. There is a thread for each, and one that accepts them."""
+
+    def __init__(self, address, models, context):
+        self.address, self.key = address, secrets.token_bytes(32)
+        self._models, self._context, self._closed = models, context, False
+        self._listener = Listener(address, "AF_UNIX", backlog=64, authkey=self.key)
+        self._thread = threading.Thread(target=self._accept, name="nereid", daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._closed = True
+        with socket.socket(socket.AF_UNIX) as wake:  # closing alone does not end accept
+            wake.connect(self.address)
+        self._thread.join()
+        self._listener.close()
+
+    def _accept(self):
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except Exception:  # a process that ended too early, or close
+                if self._closed:
+                    return
+                time.sleep(0.01)  # too many open files must not make it spin
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="nereid", daemon=True).start()
+
+    def _serve(self, connection):
+        with connection:
+            model = self._models[connection.recv()]
+            with model.lock:
+                function = model.free.pop() if model.free else model.functions[0]
+            try:
+                with current(model, self._context):
+                    while True:
+                        _answer(connection, model, function)
+            except (EOFError, OSError):
+                pass  # the process has ended
+            finally:
+                with model.lock:
+                    model.free.append(function)
+
+
+def _answer(connection, model, function):
+    """Takes requests, calls the function, and sends what it returns: for each request a dict, or one text for all. A
+    decoupled model sends several of these, and None at the end."""
+    requests = [Request(*r) for r in connection.recv()]
+    try:
+        result = function(requests)
+        if not model.decoupled:
+            connection.send(_checked(model, requests, result))
+            return
+        for part in result if hasattr(result, "__next__") else [result]:
+            connection.send(_checked(model, requests, part))
+    except OSError:
+        raise
+    except Exception:
+        connection.send(traceback.format_exc())
+    if model.decoupled:
+        connection.send(None)
+
+
+def _checked(model, requests, result):
+    result = list(result)
+    if len(result) != len(requests):
+        raise PyTritonValidationError("the function returned %d results for %d requests" % (len(result), len(requests)))
+    return [model.check(outputs) for outputs in result]

@@ -1,0 +1,148 @@
+"""Contents of requests are kept for a model only while an administrator wants it, within limits and rules."""
+
+import base64
+import json
+import stat
+import struct
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+
+from harness import REFERENCE, Server, until
+from test_contents import files_with
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="the data folder is ours")
+
+CONFIG = """backend: "identity"
+input { name: "INPUT0" data_type: TYPE_STRING dims: 1 }
+output { name: "OUTPUT0" data_type: TYPE_STRING dims: 1 }
+"""
+
+
+@pytest.fixture
+def server(tmp_path):
+    for name in ("kept", "other"):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "config.pbtxt").write_text(CONFIG)
+    with Server(tmp_path / "models", tmp_path / "work", "--kiosk", "--kiosk-port=0") as server:
+        yield server
+
+
+def page(server, method, path, body=None, want=200):
+    answer = server.request(method, "/api" + path, json.dumps(body) if body is not None else None, {"X-Nereid": "1"},
+                            address=server.ui.removeprefix("http://"))
+    assert answer.status == want, answer
+    return json.loads(answer.body)
+
+
+def send(server, text, model="kept", **more):
+    body = {"inputs": [{"name": "INPUT0", "datatype": "BYTES", "shape": [1], "data": [text]}], **more}
+    answer = server.post(f"/v2/models/{model}/infer", body)
+    assert answer.status == 200, answer
+
+
+def status(server):
+    return page(server, "GET", "/models/kept/capture")
+
+
+def wait(server, **want):
+    def there():
+        now = status(server)
+        return all(now[k] == v for k, v in want.items())
+    until(there, 60, f"the capture is not {want}", server.log)
+
+
+def listed(server, n):
+    """Returns the recorded requests of the model, the newest first, when there are n. A record follows its answer."""
+    def there():
+        found = page(server, "GET", "/requests?model=kept")["requests"]
+        return found if len(found) == n else None
+    return until(there, 60, f"there are not {n} requests", server.log)
+
+
+def text_of(tensor):
+    return base64.b64decode(tensor["data"])[4:].decode()
+
+
+def in_file(text):
+    """Returns how the files have an element: in base64, as far as whole groups of three bytes go."""
+    raw = struct.pack("<I", len(text)) + text.encode()
+    return base64.b64encode(raw[:len(raw) // 3 * 3]).decode()
+
+
+def test_H16_contents_are_kept_only_while_capture_is_on_and_until_forgotten(server):
+    data = server.work / "data"
+    send(server, "before-it-is-on")
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    send(server, "over-http")
+    send(server, "of-the-other-model", model="other")
+    with triton_grpc.InferenceServerClient(server.grpc) as client:
+        given = triton_grpc.InferInput("INPUT0", [1], "BYTES")
+        given.set_data_from_numpy(np.array([b"over-grpc"], dtype=object))
+        client.infer("kept", [given])
+    wait(server, captured=2, kept=2, dropped=0, on=True)
+    page(server, "PUT", "/models/kept/capture", {"on": False})
+    send(server, "after-it-is-off")
+    got = listed(server, 4)
+    found = [page(server, "GET", f"/requests/{r['id']}/contents") for r in got[1:3]]
+    assert [text_of(c["inputs"][0]) for c in found] == ["over-grpc", "over-http"]
+    assert [text_of(c["outputs"][0]) for c in found] == ["over-grpc", "over-http"]
+    for r in (got[0], got[3]):
+        page(server, "GET", f"/requests/{r['id']}/contents", want=404)
+    files = [p for p in (data / "captures").rglob("*") if p.is_file()]
+    assert len(files) == 2 and all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in files)
+    assert len(files_with(data, in_file("over-http"))) == 1  # the search finds what is there
+    assert files_with(data, in_file("of-the-other-model")) == [] == files_with(data, in_file("after-it-is-off"))
+    page(server, "DELETE", "/models/kept/capture")
+    assert [p for p in (data / "captures").rglob("*") if p.is_file()] == []
+    assert server.stop() == 0
+    for text in ("before-it-is-on", "of-the-other-model", "after-it-is-off", "over-http", "over-grpc"):
+        assert files_with(data, text) == [] and files_with(data, in_file(text)) == []
+
+
+def test_H16_rules_and_limits_leave_contents_out(server):
+    rules = {"on": True, "leaveOut": ["OUT*", "secret*"], "maxBytes": 30}
+    page(server, "PUT", "/models/kept/capture", rules)
+    send(server, "short", parameters={"secret/word": "hidden-value", "plain": 7})
+    wait(server, kept=1)
+    send(server, "longer-than-thirty-bytes-in-all")
+    wait(server, kept=2)
+    large, small = [page(server, "GET", f"/requests/{r['id']}/contents") for r in listed(server, 2)]
+    assert large["inputs"][0]["leftOut"] == "size" and large["inputs"][0]["data"] == ""
+    assert text_of(small["inputs"][0]) == "short"
+    assert small["outputs"][0]["leftOut"] == "rule" and small["outputs"][0]["data"] == ""
+    assert {p["name"]: (p["value"], p["leftOut"]) for p in small["parameters"]} == {
+        "secret/word": ("", "rule"), "plain": ("7", "")}
+    assert files_with(server.work / "data", "hidden-value") == []
+    size = status(server)["keptBytes"]
+    page(server, "PUT", "/models/kept/capture", {**rules, "budgetBytes": size})
+    for _ in range(3):
+        send(server, "short")
+    wait(server, captured=3)
+    assert status(server)["keptBytes"] <= size
+    for wrong in ({"minutes": -1}, {"minutes": 10081}, {"maxBytes": -1}, {"budgetBytes": -1}, {"leaveOut": ["[x"]}):
+        page(server, "PUT", "/models/kept/capture", {"on": True, **wrong}, want=400)
+    page(server, "GET", "/models/nobody/capture", want=404)
+
+
+def test_H16_capture_survives_a_restart_and_leaves_with_the_model(server):
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    assert server.stop() == 0
+    server.start()
+    assert status(server)["on"]
+    send(server, "after-the-restart")
+    wait(server, kept=1)
+    page(server, "DELETE", "/models/kept")
+    assert [p for p in (server.work / "data" / "captures").rglob("*") if p.is_file()] == []
+
+
+def test_H16_H17_contents_of_visitors_are_never_kept(server):
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "BYTES", "shape": [1], "data": ["visitors words"]}]})
+    answer = server.request("POST", "/api/infer/kept", body, {"X-Nereid": "1"}, server.kiosk.removeprefix("http://"))
+    assert answer.status == 200 and answer.json["outputs"][0]["data"] == ["visitors words"]
+    send(server, "words of a client")
+    wait(server, captured=1, kept=1)
+    assert len(listed(server, 2)) == 2, "both requests are listed"
+    assert not files_with(server.work / "data", "visitors words")

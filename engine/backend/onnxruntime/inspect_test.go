@@ -1,0 +1,80 @@
+package onnxruntime_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/status"
+)
+
+const digits = "../../../models-sample/digits/1/model.onnx"
+
+func TestInspect(t *testing.T) {
+	b := open(t)
+	x, err := b.Inspect(t.Context(), digits, onnxruntime.InspectOptions{Runs: 3, Dims: map[string]int64{"batch": 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its layers: 5x5 and 3x3 convolutions, and two products, with their offsets.
+	const weights = 16*25 + 16 + 32*16*9 + 32 + 48*32*9 + 48 + 2352*64 + 64 + 64*10 + 10
+	if w := x.Total(); w.Elements != weights || w.Bytes != 4*weights || w.Tensors != 10 || x.Opsets[""] != 17 {
+		t.Errorf("weights %+v, operator sets %v; want %d numbers", w, x.Opsets, weights)
+	}
+	if x.Ops["Conv"] != 3 || x.Inputs[0].DimNames[0] != "batch" || x.Outputs[0].Dims[1] != 10 {
+		t.Errorf("operators %v, ports %+v %+v", x.Ops, x.Inputs, x.Outputs)
+	}
+	r := x.Run
+	if len(r.Times) != 3 || !slices.Equal(r.Shapes[0], []int64{5, 1, 28, 28}) || r.MemoryBytes < 4*weights {
+		t.Errorf("the runs are %+v", r)
+	}
+	const products = 5 * 2 * (16*784*25 + 32*196*16*9 + 48*49*32*9 + 64*2352 + 10*64)
+	sum := int64(0)
+	for _, n := range r.Profile.Nodes {
+		sum += n.FLOPs
+	}
+	if sum != products {
+		t.Errorf("the nodes %+v have %d operations, want %d", r.Profile.Nodes, sum, products)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "nereid-profile-*")); err != nil || len(left) > 0 {
+		t.Errorf("profiles are left: %v, %v", left, err)
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	cut, err := os.ReadFile(digits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(broken, cut[:len(cut)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shapes := func(s map[string][]int64) onnxruntime.InspectOptions {
+		return onnxruntime.InspectOptions{Runs: 1, Shapes: s}
+	}
+	b := open(t)
+	for _, c := range []struct {
+		path string
+		o    onnxruntime.InspectOptions
+		want string
+	}{
+		{broken, shapes(nil), "not a protocol buffer"},
+		{digits, shapes(map[string][]int64{"picture": {1}}), "the model has no input picture"},
+		{digits, shapes(map[string][]int64{"image": {1, 1, 28}}), "which has 4 dimensions"},
+		{digits, shapes(map[string][]int64{"image": {1, 3, 28, 28}}), "whose shape is [-1 1 28 28]"},
+		{digits, shapes(map[string][]int64{"image": {1 << 40, 1, 28, 28}}), "too large"},
+		{digits, shapes(map[string][]int64{"image": {0, 1, 28, 28}}), ""},
+	} {
+		_, err := b.Inspect(t.Context(), c.path, c.o)
+		if c.want == "" && err == nil {
+			continue
+		}
+		if err == nil || status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Inspect with %v = %v, want %q", c.o.Shapes, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+// What is in an ONNX file: its facts, its graph, and where its time goes.
+import { axe, setNumber, shot } from "./lib.mjs";
+
+/** model is the sample digits under any name; words is there. */
+export async function inside({ base, page, report, model }) {
+  await report.step("what is in a file, and where its time goes", async () => {
+    await page.goto(`${base}/#/models/${model}/inside`);
+    await page.getByText("ONNX opset 17").waitFor();
+    await page.getByText("FP32: 170,170 in 10 tensors").waitFor();
+    await setNumber(page.getByLabel("batch"), 8);
+    await page.getByRole("button", { name: "Measure" }).click();
+    await page.getByText(/median, .* to /).waitFor();
+    await page.getByText("[8, 1, 28, 28]").waitFor();
+    report.check(await page.locator("table").first().getByText("Conv", { exact: true }).isVisible(), "the operators have times");
+    await page.getByText(/The slowest \d+ of \d+ nodes/).waitFor();
+    await shot(page, "16-inside");
+    await axe(page, report, "inside");
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await page.locator("g.box.node").first().waitFor();
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    await page.locator("g.box").nth(14).waitFor();
+    report.check((await page.locator("g.box").count()) === 15, "13 nodes, an input and an output are drawn");
+    await page.getByLabel("Find an operator").fill("gemm");
+    await page.getByText("2 found").waitFor();
+    await page.getByLabel("Find an operator").press("Enter");
+    await page.getByText("FP32 [64, 2352]").or(page.getByText("FP32 [2352, 64]")).first().waitFor();
+    await shot(page, "16-graph");
+    await axe(page, report, "graph");
+    await page.goto(`${base}/#/models/words/inside`);
+    await page.getByText("only ONNX models can be inspected").waitFor();
+  });
+}

@@ -1,0 +1,3 @@
+import { layout, type Plan } from "./layout";
+
+addEventListener("message", (e: MessageEvent<Plan>) => postMessage(layout(e.data)));
