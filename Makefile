@@ -36,7 +36,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks setup-fleet test-fleet bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -67,6 +67,7 @@ help:
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
+	@echo "  make test-fleet        docs/examples under MLflow and others, for real (1 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
@@ -302,6 +303,16 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	build/bench/reference.sh $(CACHE)/bench >/dev/null
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
+
+# The platforms of docs/examples, each in an environment of its own.
+FLEET := mlflow
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done)
+$(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
+	rm -rf $(@D) && python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+test-fleet: setup-python setup-fleet wheel
+	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"
 
 features:
 	@go run ./build/tools/features

@@ -168,6 +168,9 @@ def test_B087_the_wheel_carries_the_library_and_the_program(python, said):
     names = zipfile.ZipFile(wheel()).namelist()
     assert {"nereid/lib/libtritonserver.so", "nereid/lib/nereid", "nereid/LICENSES.txt"} <= set(names)
     assert said["file"].startswith(str(python.parent.parent)), "the package is that of the environment"
+    plugin = "[p.value for p in m.entry_points(group='mlflow.deployments', name='nereid')]"
+    assert run(python, f"import importlib.metadata as m, json; print(json.dumps({plugin}))") == ["nereid_mlflow"]
+    assert "nereid_mlflow.py" in names
     version = subprocess.run([python.parent / "nereid", "version"], capture_output=True, text=True, check=True).stdout
     assert version.startswith("nereid")
 

@@ -1,4 +1,4 @@
-"""Makes the Python wheel: the package nereid with libtritonserver.so and the program.
+"""Makes the Python wheel: the package nereid with libtritonserver.so and the program, and the MLflow plugin.
 
 Usage: wheel.py VERSION OUT. The files are those of make build and make library. SOURCE_DATE_EPOCH is their time.
 The platform tag is manylinux with the newest glibc that the files need. It is refused if they need other libraries.
@@ -16,7 +16,7 @@ import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "app/library/python/nereid"
+SOURCES = ROOT / "app/library/python"
 BINARIES = [ROOT / "build/bin/libtritonserver.so", ROOT / "build/bin/nereid"]
 # What PEP 600 lets a wheel take from the system, as far as it is ours.
 ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
@@ -32,6 +32,14 @@ Description-Content-Type: text/plain
 
 A server for machine learning models with the interfaces of Triton Inference Server. This package runs it inside a
 Python program, or serves functions of the program as models. The command nereid runs it as a server.
+"""
+
+# MLflow loads nereid_mlflow, which is not in the package nereid: importing that loads the library.
+ENTRY_POINTS = b"""[console_scripts]
+nereid = nereid.__main__:main
+
+[mlflow.deployments]
+nereid = nereid_mlflow
 """
 
 
@@ -61,13 +69,13 @@ def main():
     version, out = python_version(sys.argv[1]), pathlib.Path(sys.argv[2])
     tag = "py3-none-" + platform_tag()
     info = "nereid-%s.dist-info/" % version
-    files = {"nereid/" + p.relative_to(PACKAGE).as_posix(): p for p in sorted(PACKAGE.rglob("*.py"))}
+    files = {p.relative_to(SOURCES).as_posix(): p for p in sorted(SOURCES.rglob("*.py"))}
     files.update({"nereid/lib/" + p.name: p for p in BINARIES})
     contents = {name: path.read_bytes() for name, path in files.items()}
     contents["nereid/LICENSES.txt"] = subprocess.run([BINARIES[1], "licenses"], capture_output=True, check=True).stdout
     contents[info + "METADATA"] = (METADATA % version).encode()
     contents[info + "WHEEL"] = ("Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: %s\n" % tag).encode()
-    contents[info + "entry_points.txt"] = b"[console_scripts]\nnereid = nereid.__main__:main\n"
+    contents[info + "entry_points.txt"] = ENTRY_POINTS
     record = ""
     for name, data in contents.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
