@@ -75,11 +75,17 @@ func Move(from, to string) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
-	gone := Hidden(filepath.Dir(from)) + PartName // a crash must not leave half of it under its name
-	if err := os.Rename(from, gone); err != nil {
+	return Remove(from)
+}
+
+// Remove removes a folder that is needed no more. A crash does not leave half of it under its name. The next start
+// removes what stays under a hidden name.
+func Remove(dir string) error {
+	gone := Hidden(filepath.Dir(dir)) + PartName
+	if err := os.Rename(dir, gone); err != nil {
 		return err
 	}
-	_ = os.RemoveAll(gone) // the target is complete; what stays here, the next start removes
+	_ = os.RemoveAll(gone)
 	return nil
 }
 

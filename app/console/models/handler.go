@@ -241,9 +241,11 @@ func (h *Handler) ListTrash(*http.Request) (out api.Trash, err error) {
 
 // Restore moves a model from the trash back to its repository and loads it.
 func (h *Handler) Restore(r *http.Request) (item api.Trashed, err error) {
-	if item, err = h.Trash.get(r.PathValue("id")); err != nil {
+	found, err := h.Trash.get(r.PathValue("id"))
+	if err != nil {
 		return item, err
 	}
+	item = found.Trashed
 	defer h.Catalog.Lock(item.Model)()
 	if err := h.Trash.restore(item); err != nil {
 		return item, err

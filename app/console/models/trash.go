@@ -21,19 +21,34 @@ import (
 // The folder is made when it is needed.
 type Trash struct{ Dir string }
 
+// stored is what item.json has.
+type stored struct {
+	api.Trashed
+	Moved string `json:"moved"` // the folder that was moved
+}
+
 // Put moves a model's folder to the trash. from is the path to which it can be restored.
+//
+// A folder elsewhere than at from has a name that is used once (folders.Hidden). If the trash has it already, an
+// earlier process ended before it could remove the original. Then this only removes it.
 func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
-	item := api.Trashed{ID: folders.NewID(), Model: model, From: from, TMs: time.Now().UnixMilli()}
+	if folder != from {
+		if copied, err := t.copyOf(folder); err != nil || copied.ID != "" {
+			return copied, err
+		}
+	}
+	item := stored{Trashed: api.Trashed{ID: folders.NewID(), Model: model, From: from, TMs: time.Now().UnixMilli()},
+		Moved: folder}
 	list, err := folders.List(folder)
 	if err != nil {
-		return item, err
+		return item.Trashed, err
 	}
 	for _, f := range list {
 		item.SizeBytes += f.SizeBytes
 	}
 	at := filepath.Join(t.Dir, item.ID)
 	if err := os.MkdirAll(at, 0o700); err != nil {
-		return item, err
+		return item.Trashed, err
 	}
 	b, err := json.Marshal(item)
 	if err == nil {
@@ -49,9 +64,27 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 		if _, there := os.Lstat(filepath.Join(at, "model")); there != nil {
 			err = errors.Join(err, os.RemoveAll(at))
 		} // else it is complete, and may be the only one
-		return item, err
+		return item.Trashed, err
 	}
-	return item, nil
+	return item.Trashed, nil
+}
+
+// copyOf looks for a complete copy of a folder in the trash, and removes the folder if there is one.
+func (t *Trash) copyOf(folder string) (api.Trashed, error) {
+	entries, err := os.ReadDir(t.Dir)
+	if err != nil {
+		return api.Trashed{}, nil // it may not exist yet
+	}
+	for _, e := range entries {
+		item, err := t.get(e.Name())
+		if err != nil || item.Moved != folder {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(t.Dir, item.ID, "model")); err == nil {
+			return item.Trashed, folders.Remove(folder)
+		}
+	}
+	return api.Trashed{}, nil
 }
 
 // RemoveLeft removes what a process left that ended while it moved a model: an item without its model. The model is
@@ -78,15 +111,15 @@ func (t *Trash) list() ([]api.Trashed, error) {
 	var out []api.Trashed
 	for _, e := range entries {
 		if item, err := t.get(e.Name()); err == nil {
-			out = append(out, item)
+			out = append(out, item.Trashed)
 		}
 	}
 	slices.SortFunc(out, func(a, b api.Trashed) int { return cmp.Compare(b.TMs, a.TMs) })
 	return out, nil
 }
 
-func (t *Trash) get(id string) (api.Trashed, error) {
-	var item api.Trashed
+func (t *Trash) get(id string) (stored, error) {
+	var item stored
 	missing := rest.Errorf(api.CodeNotFound, "there is no %s in the trash", rest.Quote(id))
 	if id == "" || !filepath.IsLocal(id) || filepath.Base(id) != id {
 		return item, missing

@@ -68,6 +68,48 @@ func TestTrashLosesNothing_B23(t *testing.T) {
 	}
 }
 
+// A process that ended between the copy to another file system and the removal of the original left both. The next
+// start finds that the model is in the trash already.
+func TestACopyInTheTrashIsNotMadeAgain_B23(t *testing.T) {
+	root, err := os.MkdirTemp("/dev/shm", "nereid-") //nolint:usetesting // in another file system
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(os.Chmod(root, 0o700), os.RemoveAll(root)) })
+	trash := &Trash{Dir: filepath.Join(t.TempDir(), "trash")}
+	replaced, place := filepath.Join(root, ".nereid-ABCDEFGHIJKLMNOP"), filepath.Join(root, "m")
+	for _, dir := range []string{trash.Dir, replaced} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(replaced, "x"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, replaced, trash.Dir)
+	if err := os.Chmod(root, 0o555); err != nil { //nolint:gosec // so that nothing in it can be renamed
+		t.Fatal(err)
+	}
+	if _, err := trash.Put("m", replaced, place); err == nil {
+		t.Fatal("a folder that cannot be renamed was moved")
+	}
+	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // it can again
+		t.Fatal(err)
+	}
+	trash.RemoveLeft(slog.New(slog.DiscardHandler))
+	item, err := trash.Put("m", replaced, place)
+	list, lerr := trash.list()
+	if err != nil || lerr != nil || len(list) != 1 || list[0] != item || item.From != place || item.SizeBytes != 3 {
+		t.Errorf("the trash has %+v, and Put says %+v, %v, %v", list, item, err, lerr)
+	}
+	if text, err := os.ReadFile(filepath.Join(trash.Dir, item.ID, "model/x")); err != nil || string(text) != "old" {
+		t.Errorf("in the trash: %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
+		t.Errorf("the repository has %v, %v", left, err)
+	}
+}
+
 // asNobody makes the rest of the test run as a user who is not root and owns these folders.
 func asNobody(t *testing.T, own ...string) {
 	t.Helper()
