@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -12,7 +11,8 @@ import pytest
 import tritonclient.http as th
 from tritonclient.utils import InferenceServerException
 
-from harness import PYTHON_FIRST, REFERENCE, ROOT, Server, until
+import tutorial
+from harness import REFERENCE, ROOT, Server, until
 from workers import Workers
 
 EXAMPLE = ROOT / "docs/examples/ocr"
@@ -137,31 +137,12 @@ def test_A052_a_better_version_comes_while_clients_read(tmp_path):
 
 
 def test_A064_the_tutorial_works_as_written(tmp_path):
-    """Runs the commands of the page in their order. Only the port of the server is replaced."""
-    text = (ROOT / "docs/tutorials/deploying-a-pipeline.md").read_text()
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
-    (wanted,) = re.findall(r"```text\n(.*?)```", text, re.S)
-    assert wanted.split() == [word for name in ("01.jpg", "02.jpg") for word, _ in PAGES[name]]
-    server, printed = None, []
-    try:
-        for block in re.findall(r"```sh\n(.*?)```", text, re.S):
-            if block.startswith("nereid serve"):
-                if server:
-                    server.stop()
-                options = [o for o in block.split()[2:] if not o.startswith("--model-repository=")]
-                wait = "live" if "--model-control-mode=explicit" in options else "ready"
-                server = Server(tmp_path / "models", tmp_path, *options, wait=wait)
-                server.start()
-                continue
-            address = server.http if server else "no server yet"
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.replace("localhost:8000", address)], cwd=tmp_path,
-                                  env={"PATH": PYTHON_FIRST}, capture_output=True, text=True, timeout=2 * LIMIT)
-            assert done.returncode == 0 and '"error"' not in done.stdout, f"{block}\n{done.stdout}{done.stderr}"
-            printed.append((block, done.stdout))
-    finally:
-        if server:
-            server.stop()
-    reads = [(block, out) for block, out in printed if "client.py" in block]
+    page = "deploying-a-pipeline.md"
+    shown = re.findall(r"^    (.*)$", (ROOT / "docs/tutorials" / page).read_text(), re.M)
+    assert " ".join(shown).split() == [word for name in ("01.jpg", "02.jpg") for word, _ in PAGES[name]]
+    done = tutorial.run(page, tmp_path)
+    assert not [command for command, printed in done if '"error"' in printed]
+    reads = [(block, out) for block, out in done if "client.py" in block]
     assert len(reads) == 6
     for block, out in reads[1:]:  # the first one is version 1
         pages = re.findall(r"pages/(\d+\.jpg)", block)

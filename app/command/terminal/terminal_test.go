@@ -72,3 +72,10 @@ func TestFitFillsTheShapeOfTheModel(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief(t *testing.T) {
+	values := []any{int64(5), uint64(1234567890), float32(1.5), 0.123456789, true, "a"}
+	if got, want := brief(values), "5 1234567890 1.5 0.123457 true a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

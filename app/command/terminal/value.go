@@ -309,14 +309,20 @@ func brief(values []any) string {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		text, isText := v.(string)
-		switch {
-		case !isText:
-			text = fmt.Sprintf("%.6v", v)
-		case len(text) > 200:
-			text = text[:200] + "…"
-		}
-		b.WriteString(printable(text))
+		b.WriteString(printable(briefValue(v)))
 	}
 	return b.String()
+}
+
+// briefValue has at most six digits of a float, and the first 200 bytes of a text.
+func briefValue(v any) string {
+	switch v := v.(type) {
+	case float32, float64:
+		return fmt.Sprintf("%.6v", v)
+	case string:
+		if len(v) > 200 {
+			return v[:200] + "…"
+		}
+	}
+	return fmt.Sprint(v)
 }
