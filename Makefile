@@ -22,6 +22,7 @@ GOLANGCI_VERSION := v2.15.0
 FAKE_GCS_VERSION := v1.56.1
 # Newer versions need modules that the module proxy does not have.
 NFPM_VERSION := v2.45.2
+PROMETHEUS_VERSION := v0.316.0
 
 # All targets use the same flags: other flags would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -305,12 +306,18 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
 
 # The platforms of docs/examples, each in an environment of its own.
-FLEET := mlflow
-setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done)
+FLEET := mlflow kserve
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
+# Prometheus evaluates the queries of autoscalers. It is built without its plugins for clouds.
+PROMETHEUS := $(CACHE)/bin/prometheus
+$(PROMETHEUS)-$(PROMETHEUS_VERSION):
+	@mkdir -p $(CACHE)/bin
+	GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/prometheus@$(PROMETHEUS_VERSION)
+	@mv $(PROMETHEUS) $@ && ln -sf $(notdir $@) $(PROMETHEUS)
 test-fleet: setup-python setup-fleet wheel
 	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"
 
