@@ -23,6 +23,7 @@ FAKE_GCS_VERSION := v1.56.1
 # Newer versions need modules that the module proxy does not have.
 NFPM_VERSION := v2.45.2
 PROMETHEUS_VERSION := v0.316.0
+HELM_VERSION := v3.22.0
 
 # All targets use the same flags: other flags would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -307,7 +308,7 @@ test-frameworks: setup-python setup-onnxruntime build
 
 # The platforms of docs/examples, each in an environment of its own.
 FLEET := mlflow kserve
-setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION)
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
@@ -318,6 +319,11 @@ $(PROMETHEUS)-$(PROMETHEUS_VERSION):
 	@mkdir -p $(CACHE)/bin
 	GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install -tags remove_all_sd github.com/prometheus/prometheus/cmd/prometheus@$(PROMETHEUS_VERSION)
 	@mv $(PROMETHEUS) $@ && ln -sf $(notdir $@) $(PROMETHEUS)
+HELM := $(CACHE)/bin/helm
+$(HELM)-$(HELM_VERSION):
+	@mkdir -p $(CACHE)/bin
+	GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@mv $(HELM) $@ && ln -sf $(notdir $@) $(HELM)
 test-fleet: setup-python setup-fleet wheel
 	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"
 
