@@ -45,7 +45,7 @@ func (s *server) openConsole() error {
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
 		Inspect:     s.inspectCommand,
-		Fetcher:     &getcmd.Console{Python: s.c.Backends.Interpreter()},
+		Fetcher:     &getcmd.Console{Python: s.c.Backends.Interpreter(), DataDir: s.data.Path},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
 			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),

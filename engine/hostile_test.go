@@ -174,6 +174,7 @@ func TestInvalidOverridesAreRefused(t *testing.T) {
 		{"B4 up after a version", good, "1/../../x", "must be a path inside the model folder"},
 		{"B4 a folder", good, "1/", "must be a path inside the model folder"},
 		{"B4 nothing", good, "", "must be a path inside the model folder"},
+		{"B4 NUL", good, "1/a\x00b", "must be a path inside the model folder"},
 		{"B4 too deep", good, deep, ""},
 		{"B5 no configuration", "", "1/x", "must have the parameter 'config'"},
 		{"B5 not JSON", "{bad", "1/x", "config:1:2"},

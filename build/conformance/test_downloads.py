@@ -1,6 +1,7 @@
 """The page fetches a model over the server, and imports it like any folder."""
 
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -119,6 +120,48 @@ def test_a_cancelled_download_leaves_nothing(server):
             web.shutdown()
             thread.join()
     assert ui(server, "GET", f"/api/downloads/{job}").status == 404
+
+
+def test_B12_only_models_of_the_network_and_of_this_machine_are_fetched(server, folder, tmp_path):
+    """Not what cloud machines say about themselves, nor files that are no models of this machine."""
+    asked = []
+
+    class Leads(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", self.path[1:])
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    os.mkfifo(tmp_path / "pipe.onnx")
+    (tmp_path / "devices").symlink_to("/dev")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Leads) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        try:
+            here = f"http://127.0.0.1:{web.server_port}"
+            for source, reason in {
+                "http://169.254.169.254/latest/m.onnx": "is not https",
+                f"{here}/http://169.254.169.254/m.onnx": "is not https",
+                f"{here}/file:///etc/passwd": "is not https",
+                "file:///etc/passwd": "is no source",
+                "//169.254.169.254/m.onnx": "is no source",
+                ".": "is not absolute",
+                "/dev/zero": "nothing can be imported from",
+                "/proc/self": "nothing can be imported from",
+                str(tmp_path / "devices/zero"): "nothing can be imported from",
+                str(tmp_path / "work/data/trash/x/model"): "is no source",
+                str(tmp_path / "pipe.onnx"): "neither a file nor a folder",
+            }.items():
+                view = ended(server, start(server, source))
+                assert view["state"] == "failed" and reason in view["reason"], (source, view)
+        finally:
+            web.shutdown()
+            thread.join()
+    assert len(asked) == 2, asked
 
 
 def test_the_gallery_names_sources_and_licences(server):

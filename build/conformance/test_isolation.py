@@ -102,7 +102,8 @@ def test_hostile_file_is_refused(hostile, case, config):
     assert 400 <= answer.status < 500, (answer.status, answer.body)
     assert words in answer.error, answer.error
     assert "root:" not in answer.error, "the answer shows another file's contents"
-    assert hostile.state(name) == "UNAVAILABLE"
+    state, reason = hostile.index()[name, "1"]
+    assert state == "UNAVAILABLE" and words in reason, (state, reason)
     for good in "good", "isolated":
         assert ask(hostile, good).json["outputs"][0]["data"] == [-1.0] * 4
 

@@ -80,7 +80,7 @@ func (o *Override) check() error {
 			maxOverrideFiles)
 	}
 	for path := range o.Files {
-		if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {
+		if !filepath.IsLocal(path) || strings.ContainsAny(path, "\\\x00") || strings.HasSuffix(path, "/") {
 			return status.Errorf(status.InvalidArg,
 				"file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
 		}

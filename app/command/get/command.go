@@ -48,6 +48,7 @@ type getter struct {
 	replace, allowCode, asJSON, gallery                  bool
 	most                                                 int // MiB
 
+	gui    bool // the source is of a user of the GUI, not of the user who runs the program
 	env    *command.Env
 	source string
 	work   *workspace
@@ -170,6 +171,11 @@ func (o *getter) fetch(ctx context.Context) ([]staged, error) {
 	if _, err := os.Stat(o.source); err != nil {
 		return nil, fmt.Errorf("%q is no source; want https://…, hf:…, oci:…, pypi:… or a file or folder", o.source)
 	}
+	if o.gui {
+		if err := staging.CheckPath(o.source, o.dataDir); err != nil {
+			return nil, err
+		}
+	}
 	return o.fromDisk()
 }
 
@@ -182,7 +188,7 @@ func (o *getter) fromDisk() ([]staged, error) {
 	p := provenance{Source: o.source, From: path}
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
-	} else if !info.IsDir() {
+	} else if info.Mode().IsRegular() {
 		if p.SHA256, p.Bytes, err = digest(path, o.sha256, "--sha256"); err != nil {
 			return nil, err
 		}

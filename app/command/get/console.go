@@ -15,7 +15,8 @@ import (
 // Console fetches models for the GUI, as the command does. It takes models that run code: they are not loaded from
 // where it puts them, and the import of the GUI asks.
 type Console struct {
-	Python string // the interpreter whose pip is used
+	Python  string // the interpreter whose pip is used
+	DataDir string // the server's
 }
 
 var _ downloads.Fetcher = (*Console)(nil)
@@ -36,7 +37,8 @@ func (c *Console) Gallery() ([]api.GalleryModel, error) {
 func (c *Console) Fetch(ctx context.Context, folder, source string,
 	progress func(file string, have, whole int64)) ([]api.DownloadedModel, error) {
 	var notes bytes.Buffer
-	o := getter{repository: folder, source: source, python: c.Python, most: defaultMost, allowCode: true,
+	o := getter{repository: folder, source: source, python: c.Python, dataDir: c.DataDir, gui: true,
+		most: defaultMost, allowCode: true,
 		env:   &command.Env{Lookup: os.LookupEnv, Stdout: &bytes.Buffer{}, Stderr: &notes},
 		meter: &meter{tell: progress}}
 	if err := o.get(ctx); err != nil {

@@ -211,6 +211,37 @@ func TestHTTPToOtherMachinesIsRefused(t *testing.T) {
 	}
 }
 
+// A server elsewhere could make this one send requests to services that trust this machine.
+func TestRedirectsToThisMachineAreRefused_B12(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		refused  bool
+	}{
+		{"https://example.invalid/m.onnx", "http://127.0.0.1:8000/v2", true},
+		{"https://example.invalid/m.onnx", "http://[::1]:8000/v2", true},
+		{"https://example.invalid/m.onnx", "http://localhost/v2", true},
+		{"https://example.invalid/m.onnx", "https://localhost:8443/v2", true},
+		{"https://example.invalid/m.onnx", "http://169.254.169.254/latest/meta-data/", true},
+		{"https://example.invalid/m.onnx", "file:///etc/passwd", true},
+		{"https://example.invalid/m.onnx", "https://cdn.example.invalid/m.onnx", false},
+		{"http://localhost:5000/m.onnx", "http://127.0.0.1:5001/m.onnx", false},
+	} {
+		t.Run("B12 "+tt.from+" to "+tt.to, func(t *testing.T) {
+			from, err := http.NewRequest(http.MethodGet, tt.from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to, err := http.NewRequest(http.MethodGet, tt.to, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := newClient().CheckRedirect(to, []*http.Request{from}); (err != nil) != tt.refused {
+				t.Errorf("CheckRedirect = %v, want a refusal: %t", err, tt.refused)
+			}
+		})
+	}
+}
+
 func TestACancelledDownloadLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

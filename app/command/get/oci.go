@@ -251,6 +251,9 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 	if err != nil || !strings.EqualFold(scheme, "Bearer") || realm.Host == "" {
 		return nil // the next answer is an error
 	}
+	if err := checkReferral(&url.URL{Host: r.host}, realm); err != nil {
+		return fmt.Errorf("the token service: %w", err)
+	}
 	realm.RawQuery = url.Values{"service": {fields["service"]}, "scope": {cmp.Or(fields["scope"],
 		"repository:"+r.name+":pull")}}.Encode()
 	file := filepath.Join(r.work.models(), "token")

@@ -12,8 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"nereid/app/command"
 )
 
 const (
@@ -228,4 +231,22 @@ func FuzzRegistrySource(f *testing.F) {
 			t.Errorf("%q passes", s)
 		}
 	})
+}
+
+// A registry elsewhere names a token service on this machine.
+func TestTokenServiceOnThisMachineIsNotAsked_B12(t *testing.T) {
+	f := newRegistry(t)
+	var asked atomic.Bool
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	defer here.Close()
+	env := &command.Env{Lookup: func(string) (string, bool) { return t.TempDir(), true }}
+	for host, refused := range map[string]bool{"registry.invalid": true, f.host: false} {
+		r := registry{getter: &getter{env: env, work: &workspace{dir: t.TempDir()}, meter: &meter{}}, host: host,
+			name: "m", client: newClient(), header: http.Header{}}
+		asked.Store(false)
+		err := r.authorize(t.Context(), `Bearer realm="`+here.URL+`/token",service="s"`)
+		if err == nil || asked.Load() == refused || strings.Contains(err.Error(), "is this machine") != refused {
+			t.Errorf("registry %s: %v, asked %t; want a refusal: %t", host, err, asked.Load(), refused)
+		}
+	}
 }

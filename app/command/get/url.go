@@ -116,7 +116,7 @@ func digest(file, want, from string) (sum string, size int64, err error) {
 	return sum, size, nil
 }
 
-// newClient returns a client that speaks http to this machine only.
+// newClient returns a client that speaks http to this machine only, and not because another machine says so.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -130,14 +130,30 @@ func newClient() *http.Client {
 			if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme {
 				r.Header.Del("Authorization") // package net/http would send it to subdomains and other ports
 			}
-			return checkScheme(r.URL)
+			if err := checkReferral(via[len(via)-1].URL, r.URL); err != nil {
+				return permanent{err}
+			}
+			return nil
 		},
 	}
 }
 
-func checkScheme(u *url.URL) error {
+// checkReferral checks a URL that the server of another URL names. Other machines may not name this one: its services
+// may trust requests that come from here.
+func checkReferral(from, to *url.URL) error {
+	if isHere(to) && !isHere(from) {
+		return fmt.Errorf("%s leads to %s, which is this machine", from.Host, to.Host)
+	}
+	return checkScheme(to)
+}
+
+func isHere(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()) {
+	return u.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+func checkScheme(u *url.URL) error {
+	if u.Scheme == "https" || u.Scheme == "http" && isHere(u) {
 		return nil
 	}
 	return fmt.Errorf("%s://%s is not https, which is needed for other machines", u.Scheme, u.Host)

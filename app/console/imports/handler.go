@@ -120,11 +120,8 @@ func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import
 
 // createFromPath stages a file or folder of this machine.
 func (h *Handler) createFromPath(ctx context.Context, path string) (api.Import, error) {
-	switch {
-	case !filepath.IsAbs(path):
-		return api.Import{}, rest.Errorf(api.CodeInvalid, "the path %s is not absolute", rest.Quote(path))
-	case forbidden(path, h.DataDir):
-		return api.Import{}, rest.Errorf(api.CodeForbidden, "nothing can be imported from %s", path)
+	if err := staging.CheckPath(path, h.DataDir); err != nil {
+		return api.Import{}, err
 	}
 	if err := staging.LooksLikeModel(path); err != nil {
 		return api.Import{}, err
@@ -181,20 +178,6 @@ func (h *Handler) fill(ctx context.Context, s *staged, put func(*staging.Area) e
 		h.publish(s)
 	}
 	return s.view, err
-}
-
-// forbidden reports whether a path is in the system's own trees or in the server's own data.
-func forbidden(path, dataDir string) bool {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	for _, tree := range []string{"/proc", "/sys", "/dev", filepath.Join(dataDir, "imports"),
-		filepath.Join(dataDir, "trash")} {
-		if path == tree || strings.HasPrefix(path, tree+string(filepath.Separator)) {
-			return true
-		}
-	}
-	return false
 }
 
 // Get returns an import.

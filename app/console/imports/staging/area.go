@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"nereid/app/console/api"
+	"nereid/app/console/rest"
 )
 
 // Limits bound what an Area takes in. Zero fields get the defaults named with them.
@@ -215,6 +216,25 @@ func dataFiles(src string) (names []string) {
 		}
 	}
 	return names
+}
+
+// CheckPath refuses a path of this machine that is not absolute, or is in the system's own trees or among what the
+// server has staged.
+func CheckPath(path, dataDir string) error {
+	if !filepath.IsAbs(path) {
+		return rest.Errorf(api.CodeInvalid, "the path %s is not absolute", rest.Quote(path))
+	}
+	real := filepath.Clean(path)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		real = target
+	}
+	for _, tree := range []string{"/proc", "/sys", "/dev", filepath.Join(dataDir, "imports"),
+		filepath.Join(dataDir, "trash")} {
+		if real == tree || strings.HasPrefix(real, tree+string(filepath.Separator)) {
+			return rest.Errorf(api.CodeForbidden, "nothing can be imported from %s", path)
+		}
+	}
+	return nil
 }
 
 // LooksLikeModel refuses a file or folder of this machine that is no model. It looks only at names and reads no file.
