@@ -1,6 +1,8 @@
 """Servers that the tests share, and the options that choose them."""
 
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +53,16 @@ def broken(tmp_path_factory):
     models.write_sums(repo)
     with Server(repo, work, "--exit-on-error=false", wait="live") as s:
         yield s
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """A folder for PYTHONPATH with what the wheel of make wheel installs."""
+    (wheel,) = (ROOT / "build/bin/wheel").glob("nereid-*.whl")
+    folder = tmp_path_factory.mktemp("packages")
+    subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-index",
+                    "--no-deps", "--target", folder, wheel], check=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

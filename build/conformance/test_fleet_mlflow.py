@@ -1,15 +1,12 @@
 """The plugin for MLflow, used by the real mlflow of make test-fleet."""
 
 import json
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from fleet import EXAMPLES, environment, lines, promised, run
 from harness import ROOT, Server, free_port, until
-from test_wheel import wheel
 
 pytestmark = pytest.mark.fleet
 
@@ -17,12 +14,8 @@ DIGITS = ROOT / "models-sample/digits/1/model.onnx"
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory):
-    """The environment with MLflow, and the wheel beside it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-index",
-                    "--no-deps", "--target", folder, wheel()], check=True)
-    return environment("mlflow", PYTHONPATH=folder, MLFLOW_DISABLE_TELEMETRY="true")
+def env(packages):
+    return environment("mlflow", PYTHONPATH=packages, MLFLOW_DISABLE_TELEMETRY="true")
 
 
 @pytest.fixture(scope="module")
