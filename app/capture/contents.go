@@ -2,6 +2,7 @@ package capture
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"nereid/engine/infer"
@@ -10,12 +11,14 @@ import (
 
 // Contents are what was captured of one request.
 type Contents struct {
-	ID         int64       `json:"id"` // of its record
-	Model      string      `json:"model"`
-	Error      string      `json:"error,omitempty"`
-	Inputs     []Tensor    `json:"inputs"`
-	Outputs    []Tensor    `json:"outputs"` // of the final response
-	Parameters []Parameter `json:"parameters,omitempty"`
+	ID    int64  `json:"id"` // of its record
+	Model string `json:"model"`
+	Error string `json:"error,omitempty"`
+	// ErrorLeftOut is "rule" if the request failed and its error may quote what a rule left out.
+	ErrorLeftOut string      `json:"errorLeftOut,omitempty"`
+	Inputs       []Tensor    `json:"inputs"`
+	Outputs      []Tensor    `json:"outputs"` // of the final response
+	Parameters   []Parameter `json:"parameters,omitempty"`
 }
 
 // Tensor is an input or an output.
@@ -69,7 +72,18 @@ func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Conten
 		}
 		c.Parameters = append(c.Parameters, q)
 	}
+	if resp.Err != nil && c.ruled() {
+		c.ErrorLeftOut = byRule
+	} else if resp.Err != nil {
+		c.Error = resp.Err.Error()
+	}
 	return c, size
+}
+
+// ruled reports whether a rule left out something of the request.
+func (c *Contents) ruled() bool {
+	return slices.ContainsFunc(c.Inputs, func(t Tensor) bool { return t.LeftOut == byRule }) ||
+		slices.ContainsFunc(c.Parameters, func(p Parameter) bool { return p.LeftOut == byRule })
 }
 
 // copyOf copies tensors until their bytes would be more than s.MaxBytes.

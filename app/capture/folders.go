@@ -103,6 +103,21 @@ func (f *folders) read(model string, id int64) ([]byte, error) {
 	return os.ReadFile(filepath.Join(f.pathOf(model), strconv.FormatInt(id, 10)+ext))
 }
 
+// has reports whether there is a file. It remembers nothing of a model without files: clients choose names.
+func (f *folders) has(model string, id int64) bool {
+	if f.known[model] == nil {
+		if _, err := os.Stat(f.pathOf(model)); err != nil {
+			return false
+		}
+	}
+	d, err := f.of(model)
+	if err != nil {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(d.files, id, func(a file, id int64) int { return cmp.Compare(a.id, id) })
+	return found
+}
+
 // remove removes the files of a model.
 func (f *folders) remove(model string) error {
 	delete(f.known, model)

@@ -80,6 +80,7 @@ type Recorder struct {
 	active  atomic.Pointer[map[string]*capture] // of the models that are captured
 	queue   chan sample
 	changed chan struct{} // for Run: mu's state has changed
+	waiting sync.Map      // has the IDs of what is in the queue
 
 	mu      sync.Mutex // guards the following, and the files
 	models  map[string]*capture
@@ -164,13 +165,12 @@ func (r *Recorder) offer(id int64, req *infer.Request, resp *infer.Response) {
 	s := sample{capture: c}
 	s.contents, s.size = c.contentsOf(req, resp)
 	s.contents.ID, s.contents.Model = id, model
-	if resp.Err != nil {
-		s.contents.Error = resp.Err.Error()
-	}
 	r.o.Memory.Give(c.MaxBytes - s.size)
+	r.waiting.Store(id, nil)
 	select {
 	case r.queue <- s:
 	default:
+		r.waiting.Delete(id)
 		r.o.Memory.Give(s.size)
 		c.counts.dropped.Add(1)
 	}
@@ -212,6 +212,7 @@ func (r *Recorder) end() {
 
 // write writes a file, unless the capture has ended or was changed since.
 func (r *Recorder) write(s sample) {
+	defer r.waiting.Delete(s.contents.ID)
 	defer r.o.Memory.Give(s.size)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,6 +299,16 @@ func (r *Recorder) Status(model string) (out Status, err error) {
 	}
 	out.Kept, out.KeptBytes = len(f.files), f.size
 	return out, nil
+}
+
+// Kept reports whether the contents of a request are there, or will be in a moment.
+func (r *Recorder) Kept(model string, id int64) bool {
+	if _, ok := r.waiting.Load(id); ok {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.folders.has(model, id)
 }
 
 // Contents returns what was captured of a request. Errors: fs.ErrNotExist.

@@ -19,6 +19,14 @@ input { name: "INPUT0" data_type: TYPE_STRING dims: 1 }
 output { name: "OUTPUT0" data_type: TYPE_STRING dims: 1 }
 """
 
+FAILING = """import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy()[0].decode() for r in requests]
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError("cannot read " + text)) for text in texts]
+"""
+
 
 @pytest.fixture
 def server(tmp_path):
@@ -26,6 +34,16 @@ def server(tmp_path):
         (tmp_path / "models" / name / "1").mkdir(parents=True)
         (tmp_path / "models" / name / "config.pbtxt").write_text(CONFIG)
     with Server(tmp_path / "models", tmp_path / "work", "--kiosk", "--kiosk-port=0") as server:
+        yield server
+
+
+@pytest.fixture
+def failing(tmp_path):
+    """A server whose model fails with what its input contains."""
+    (tmp_path / "models" / "kept" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "kept" / "config.pbtxt").write_text(CONFIG.replace("identity", "python"))
+    (tmp_path / "models" / "kept" / "1" / "model.py").write_text(FAILING)
+    with Server(tmp_path / "models", tmp_path / "work") as server:
         yield server
 
 
@@ -146,3 +164,32 @@ def test_H16_H17_contents_of_visitors_are_never_kept(server):
     wait(server, captured=1, kept=1)
     assert len(listed(server, 2)) == 2, "both requests are listed"
     assert not files_with(server.work / "data", "visitors words")
+
+
+def test_H16_the_list_says_whose_contents_are_kept(server):
+    send(server, "before")
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    send(server, "while")
+    assert [r["kept"] for r in listed(server, 2)] == [True, False]
+    wait(server, kept=1)
+    newest = listed(server, 2)[0]
+    assert newest["kept"] and page(server, "GET", f"/requests/{newest['id']}")["request"]["kept"]
+    page(server, "DELETE", "/models/kept/capture")
+    assert [r["kept"] for r in listed(server, 2)] == [False, False]
+
+
+def test_H16_errors_are_left_out_when_they_may_quote_what_a_rule_leaves_out(failing):
+    def fail(text):
+        body = {"inputs": [{"name": "INPUT0", "datatype": "BYTES", "shape": [1], "data": [text]}]}
+        assert failing.post("/v2/models/kept/infer", body).status >= 400
+    page(failing, "PUT", "/models/kept/capture", {"on": True})
+    fail("open-words")
+    wait(failing, captured=1)
+    page(failing, "PUT", "/models/kept/capture", {"on": True, "leaveOut": ["INPUT*"]})
+    fail("secret-words")
+    wait(failing, captured=1, kept=2)
+    ruled, whole = [page(failing, "GET", f"/requests/{r['id']}/contents") for r in listed(failing, 2)]
+    assert "open-words" in whole["error"] and whole["errorLeftOut"] == "" and whole["outputs"] == []
+    assert (ruled["error"], ruled["errorLeftOut"]) == ("", "rule")
+    assert files_with(failing.work / "data" / "captures", "open-words")
+    assert not files_with(failing.work / "data" / "captures", "secret-words")

@@ -4,21 +4,48 @@ import { api, axe, shot } from "./lib.mjs";
 /** model is the sample digits under any name. */
 export async function capturing({ base, page, report, model }) {
   await report.step("contents are kept while the page says so, and forgotten on demand", async () => {
+    const infer = () => api(base, "POST", `/api/infer/${model}`, JSON.stringify({ inputs: [image] }), { "Content-Type": "application/json" });
     await page.goto(`${base}/#/models/${model}`);
     const panel = page.locator("section", { has: page.getByRole("heading", { name: "Contents of requests" }) });
     await panel.getByRole("button", { name: "Keep contents" }).click();
     await panel.getByText("Contents of requests are kept until").waitFor();
     const image = { name: "image", shape: [1, 1, 28, 28], datatype: "FP32", data: new Array(784).fill(0.5) };
-    await api(base, "POST", `/api/infer/${model}`, JSON.stringify({ inputs: [image] }), { "Content-Type": "application/json" });
+    await infer();
     await panel.getByText(/[1-9]\d* captured, 0 dropped/).waitFor();
     await panel.scrollIntoViewIfNeeded();
     await shot(page, "17-capture");
     await axe(page, report, "capture");
     await panel.getByRole("button", { name: "Stop" }).click();
     await panel.getByText(/[1-9]\d* request\(s\) are kept/).waitFor();
+    await contents({ base, page, report, model });
+    await page.goto(`${base}/#/models/${model}`);
     page.once("dialog", (d) => d.accept());
     await panel.getByRole("button", { name: "Forget them" }).click();
     await panel.getByText(/[1-9]\d* request\(s\) are kept/).waitFor({ state: "detached" });
     report.check((await api(base, "GET", `/api/models/${model}/capture`)).kept === 0, "nothing is kept");
   });
+}
+
+/** The list marks what is kept, and a request shows it. */
+async function contents({ base, page, report, model }) {
+  await page.goto(`${base}/#/requests?model=${model}`);
+  const row = page.locator("tr.one", { hasText: "contents kept" }).first();
+  await row.getByRole("button").click();
+  const kept = page.getByRole("region", { name: "Kept contents" });
+  await kept.getByText("0.5, 0.5").waitFor();
+  report.check((await kept.textContent()).includes("FP32 [1, 1, 28, 28]"), "the input has its type and shape");
+  await kept.scrollIntoViewIfNeeded();
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await shot(page, `17-contents-${colorScheme}`);
+    await axe(page, report, `kept contents, ${colorScheme}`);
+  }
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 390, height: 800 });
+  await kept.scrollIntoViewIfNeeded();
+  await shot(page, "17-contents-phone");
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  report.check(wide <= 0, `the kept contents are ${wide} pixels too wide for a phone`);
+  await page.setViewportSize(size);
+  await page.emulateMedia({ colorScheme: null });
 }

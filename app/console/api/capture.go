@@ -39,6 +39,9 @@ type RequestContents struct {
 	// Outputs are those of the final response.
 	Outputs    List[CapturedTensor]    `json:"outputs"`
 	Parameters List[CapturedParameter] `json:"parameters"`
+	// Error is the text of a failure. ErrorLeftOut is "rule" if it may quote what a rule left out.
+	Error        string `json:"error"`
+	ErrorLeftOut string `json:"errorLeftOut"`
 }
 
 // CapturedTensor is an input or an output.

@@ -55,6 +55,8 @@ type Request struct {
 	// Slow: it took longer than 99 % of its model's requests of the last hour.
 	Slow   bool `json:"slow"`
 	Cached bool `json:"cached"`
+	// Kept: its contents are there; see GET /api/requests/{id}/contents.
+	Kept bool `json:"kept"`
 	// Status is the code of HTTP or gRPC; 0 for what a model asked for.
 	Status int `json:"status"`
 	// Cause is that of a refusal; see RefusedCause.

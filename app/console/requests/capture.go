@@ -95,6 +95,7 @@ func (h *Handler) Contents(r *http.Request) (out api.RequestContents, err error)
 	} else if err != nil {
 		return out, err
 	}
+	out.Error, out.ErrorLeftOut = c.Error, c.ErrorLeftOut
 	out.Inputs, out.Outputs = apiTensors(c.Inputs), apiTensors(c.Outputs)
 	for _, p := range c.Parameters {
 		value, err := json.Marshal(p.Value)

@@ -53,7 +53,7 @@ func (h *Handler) List(r *http.Request) (out api.Requests, err error) {
 		}
 		out.OldestMs = float64(oldest) / 1000
 	}
-	if out.Requests, out.LeftOut = f.newest(found); out.LeftOut > 0 && f.after < 0 {
+	if out.Requests, out.LeftOut = h.newest(&f, found); out.LeftOut > 0 && f.after < 0 {
 		out.More, out.LeftOut = true, 0
 	}
 	return out, nil
@@ -74,14 +74,14 @@ func (f *filter) since(log *record.Log, after int64, next, missed *int64) (found
 }
 
 // newest returns the newest requests, the latest first, and how many are above the limit.
-func (f *filter) newest(found []store.Request) (out api.List[api.Request], leftOut int) {
+func (h *Handler) newest(f *filter, found []store.Request) (out api.List[api.Request], leftOut int) {
 	found = ordered(found)
 	slices.Reverse(found)
 	if leftOut = max(0, len(found)-f.limit); leftOut > 0 {
 		found = found[:f.limit]
 	}
 	for i := range found {
-		out = append(out, apiRequest(&found[i]))
+		out = append(out, h.apiRequest(&found[i]))
 	}
 	return out, leftOut
 }
@@ -126,10 +126,10 @@ func (h *Handler) Get(r *http.Request) (out api.RequestDetail, err error) {
 	for i := range all {
 		switch q := &all[i]; {
 		case q.ID == id:
-			out.Request, found = apiRequest(q), true
+			out.Request, found = h.apiRequest(q), true
 		case family[q.Parent]:
 			family[q.ID] = true
-			out.Steps = append(out.Steps, apiRequest(q))
+			out.Steps = append(out.Steps, h.apiRequest(q))
 		}
 	}
 	if !found {
@@ -158,7 +158,7 @@ func ahead(log *record.Log, r *record.Record) (batches, rows int) {
 	return len(seen), rows
 }
 
-func apiRequest(r *store.Request) api.Request {
+func (h *Handler) apiRequest(r *store.Request) api.Request {
 	out := api.Request{
 		ID: r.ID, Parent: r.Parent, TMs: float64(r.TimeUS) / 1000, Protocol: r.Protocol, Client: r.Client,
 		Model: r.Model, RequestID: r.RequestID, Outcome: api.Outcome(r.Outcome), Slow: r.Slow, Cached: r.Cached,
@@ -166,6 +166,7 @@ func apiRequest(r *store.Request) api.Request {
 		Responses: r.Responses, Rows: r.Rows, Instance: r.Instance, BatchRows: r.BatchRows,
 		BatchRequests: r.BatchRequests, BusyUs: us(r.BusyNS), BusyRows: r.BusyRows, BusyRequests: r.BusyRequests,
 	}
+	out.Kept = h.Capture != nil && h.Capture.Kept(r.Model, r.ID)
 	if r.Version > 0 {
 		out.Version = strconv.FormatInt(r.Version, 10)
 	}

@@ -49,7 +49,7 @@ func (h *Handler) changes(lists []filter) (out []any) {
 			continue
 		}
 		e := api.RequestsEvent{Of: i, Dropped: h.Store.Health().DroppedRequests}
-		e.Requests, e.LeftOut = f.newest(f.since(log, f.after, &e.Next, &e.Missed))
+		e.Requests, e.LeftOut = h.newest(f, f.since(log, f.after, &e.Next, &e.Missed))
 		f.after = e.Next
 		out = append(out, e)
 	}

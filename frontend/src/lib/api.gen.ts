@@ -236,6 +236,9 @@ export interface RequestContents {
   /** Outputs are those of the final response. */
   outputs: CapturedTensor[];
   parameters: CapturedParameter[];
+  /** Error is the text of a failure. ErrorLeftOut is "rule" if it may quote what a rule left out. */
+  error: string;
+  errorLeftOut: string;
 }
 
 /** CapturedTensor is an input or an output. */
@@ -1586,6 +1589,8 @@ export interface Request {
   /** Slow: it took longer than 99 % of its model's requests of the last hour. */
   slow: boolean;
   cached: boolean;
+  /** Kept: its contents are there; see GET /api/requests/{id}/contents. */
+  kept: boolean;
   /** Status is the code of HTTP or gRPC; 0 for what a model asked for. */
   status: number;
   /** Cause is that of a refusal; see RefusedCause. */

@@ -189,6 +189,7 @@ export const client = {
   graph: (name: string, version: string, s?: AbortSignal) => json<api.Graph>("GET", `${model(name)}/graph${query({ version })}`, undefined, s),
   capture: (name: string) => json<api.Capture>("GET", `${model(name)}/capture`),
   setCapture: (name: string, body: api.SetCapture) => json<api.Capture>("PUT", `${model(name)}/capture`, body),
+  contents: (id: number, s?: AbortSignal) => json<api.RequestContents>("GET", `/api/requests/${id}/contents`, undefined, s),
   forgetCapture: (name: string) => json<api.Capture>("DELETE", `${model(name)}/capture`),
   kiosk: () => json<api.Kiosk>("GET", "/api/kiosk"),
   kioskModel: (name: string) => json<api.KioskDetail>("GET", `/api/kiosk/${seg(name)}`),

@@ -5,7 +5,7 @@ import { explain, filterOf, merge, parts, partSize, queryOf } from "./requests";
 
 const request = (change: Partial<Request>): Request => ({
   id: 1, parent: 0, tMs: 0, protocol: "http", client: "127.0.0.1", model: "mlp", version: "1", requestId: "", outcome: "ok", slow: false,
-  cached: false, status: 200, cause: "", text: "", target: "", bytesIn: 0, bytesOut: 0, responses: 1, rows: 1, instance: "mlp_0_0",
+  cached: false, kept: false, status: 200, cause: "", text: "", target: "", bytesIn: 0, bytesOut: 0, responses: 1, rows: 1, instance: "mlp_0_0",
   batchRows: 1, batchRequests: 1, durationUs: 10_000, phasesUs: [0, 0, 8100, 0, 1900, 0, 0, 0], busyUs: 0, busyRows: 0, busyRequests: 0, ...change,
 });
 const words = (change: Partial<Request>, more: Partial<RequestDetail> = {}) =>

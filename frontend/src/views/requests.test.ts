@@ -6,7 +6,7 @@ import View from "./Requests.svelte";
 
 const request = (id: number): Request => ({
   id, parent: 0, tMs: id, protocol: "http", client: "127.0.0.1", model: "mlp", version: "1", requestId: "", outcome: "ok", slow: false,
-  cached: false, status: 200, cause: "", text: "", target: "", bytesIn: 0, bytesOut: 0, responses: 1, rows: 1, instance: "mlp_0_0",
+  cached: false, kept: false, status: 200, cause: "", text: "", target: "", bytesIn: 0, bytesOut: 0, responses: 1, rows: 1, instance: "mlp_0_0",
   batchRows: 1, batchRequests: 1, durationUs: 10_000, phasesUs: [0, 0, 0, 0, 10_000, 0, 0, 0], busyUs: 0, busyRows: 0, busyRequests: 0,
 });
 
