@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/app/access"
@@ -63,6 +65,9 @@ func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	}
 	for _, url := range []string{"http://" + r.at("http") + "/v2/repository/models/good/unload", "http://" +
 		r.at("http") + "/v2/repository/models/good/load",
+		"http://" + r.at("http") + "/v2/logging", "http://" + r.at("http") + "/v2/trace/setting",
+		"http://" + r.at("http") + "/v2/systemsharedmemory/unregister",
+		"http://" + r.at("http") + "/v2/models/good/generate_stream",
 		"http://" + r.at("ui") + "/api/models/good/unload", "http://" + r.at("ui") + "/api/access/tokens"} {
 		t.Run("H2 a form of another site to "+strings.SplitN(url, "/", 4)[3], func(t *testing.T) {
 			for _, headers := range [][]string{{"Origin: https://evil.example"}, {"Origin: null"},
@@ -78,6 +83,15 @@ func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	if got, _ := get(t, "GET", "http://"+r.at("http")+"/v2/models/good/ready"); got != 200 || r.tokens.Exist() {
 		t.Errorf("H2 a refused request took effect: good is %d, tokens %v", got, r.tokens.List())
 	}
+	t.Run("H4 streams", func(t *testing.T) {
+		for _, headers := range [][]string{{"Origin: https://evil.example"}, {"Origin: null"},
+			{"Sec-Fetch-Site: cross-site"}} {
+			url := "http://" + r.at("ui") + "/api/events?topics=models"
+			if got, text := get(t, "GET", url, append(headers, "Accept: text/event-stream")...); got != 403 {
+				t.Errorf("%s is answered %d %s, want 403", headers, got, text)
+			}
+		}
+	})
 	t.Run("H6 headers of the page", func(t *testing.T) {
 		resp, err := http.Get("http://" + r.at("ui") + "/")
 		if err != nil {
@@ -173,6 +187,45 @@ func TestH8_NothingBypassesTheToken(t *testing.T) {
 	}
 }
 
+// H8: each method of each gRPC service needs the token, also by another spelling of its path.
+func TestH8_NothingBypassesTheTokenOverGRPC(t *testing.T) {
+	r := runServer(t, "secret")
+	conn := dialConn(t, r.at("grpc"), nil)
+	var paths []string
+	for _, m := range inferencepb.GRPCInferenceService_ServiceDesc.Methods {
+		paths = append(paths, "/inference.GRPCInferenceService/"+m.MethodName)
+	}
+	for _, m := range inferencepb.GRPCInferenceService_ServiceDesc.Streams {
+		paths = append(paths, "/inference.GRPCInferenceService/"+m.StreamName)
+	}
+	if len(paths) < 20 {
+		t.Fatalf("the service has %d methods: nothing was looked at", len(paths))
+	}
+	paths = append(paths, "/grpc.health.v1.Health/Check")
+	for _, path := range paths {
+		for _, value := range []string{"", "wrong", "Secret", "Bearer wrong"} {
+			err := conn.Invoke(withToken(t.Context(), value), path, &inferencepb.ServerLiveRequest{},
+				&inferencepb.ServerLiveResponse{})
+			if grpcstatus.Code(err) != codes.Unauthenticated {
+				t.Errorf("H8 %s with %q = %v, want Unauthenticated", path, value, err)
+			}
+		}
+	}
+	for _, path := range []string{"//inference.GRPCInferenceService/RepositoryIndex",
+		"/inference.GRPCInferenceService//RepositoryIndex", "/inference.GRPCInferenceService/RepositoryIndex/",
+		"/inference.GRPCInferenceService/repositoryIndex", "/x/../inference.GRPCInferenceService/RepositoryIndex",
+		"/inference.GRPCInferenceService/RepositoryInde%78"} {
+		err := conn.Invoke(t.Context(), path, &inferencepb.ServerLiveRequest{}, &inferencepb.ServerLiveResponse{})
+		if err == nil {
+			t.Errorf("H8 %s is answered without a token", path)
+		}
+	}
+	if err := conn.Invoke(withToken(t.Context(), "Bearer secret"), paths[0], &inferencepb.ServerLiveRequest{},
+		&inferencepb.ServerLiveResponse{}); err != nil {
+		t.Errorf("with the token: %v", err)
+	}
+}
+
 // rawStatus sends a path as it is, which no client library would.
 func rawStatus(t *testing.T, address, method, path, header string) string {
 	t.Helper()
@@ -203,36 +256,65 @@ func TestH9_RestrictedGroupsCountOnBothProtocols(t *testing.T) {
 	client := dialGRPC(t, r.at("grpc"), nil)
 	for _, tt := range []struct {
 		group, method, path string
-		call                func() error
+		call                func(ctx context.Context) error
 	}{
-		{"model-repository", "POST", "/v2/repository/index", func() error {
-			_, err := client.RepositoryIndex(t.Context(), &inferencepb.RepositoryIndexRequest{})
+		{"model-repository", "POST", "/v2/repository/index", func(ctx context.Context) error {
+			_, err := client.RepositoryIndex(ctx, &inferencepb.RepositoryIndexRequest{})
 			return err
 		}},
-		{"shared-memory", "GET", "/v2/systemsharedmemory/status", func() error {
-			_, err := client.SystemSharedMemoryStatus(t.Context(), &inferencepb.SystemSharedMemoryStatusRequest{})
+		{"model-repository", "POST", "/v2/repository/models/good/load", func(ctx context.Context) error {
+			_, err := client.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "good"})
 			return err
 		}},
-		{"logging", "GET", "/v2/logging", func() error {
-			_, err := client.LogSettings(t.Context(),
-				&inferencepb.LogSettingsRequest{})
+		{"model-repository", "POST", "/v2/repository/models/none/unload", func(ctx context.Context) error {
+			_, err := client.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "none"})
 			return err
 		}},
-		{"trace", "GET", "/v2/trace/setting", func() error {
-			_, err := client.TraceSetting(t.Context(), &inferencepb.TraceSettingRequest{})
+		{"shared-memory", "GET", "/v2/systemsharedmemory/status", func(ctx context.Context) error {
+			_, err := client.SystemSharedMemoryStatus(ctx, &inferencepb.SystemSharedMemoryStatusRequest{})
+			return err
+		}},
+		{"shared-memory", "POST", "/v2/systemsharedmemory/region/r/register", func(ctx context.Context) error {
+			_, err := client.SystemSharedMemoryRegister(ctx, &inferencepb.SystemSharedMemoryRegisterRequest{Name: "r"})
+			return err
+		}},
+		{"shared-memory", "POST", "/v2/cudasharedmemory/unregister", func(ctx context.Context) error {
+			_, err := client.CudaSharedMemoryUnregister(ctx, &inferencepb.CudaSharedMemoryUnregisterRequest{})
+			return err
+		}},
+		{"logging", "GET", "/v2/logging", func(ctx context.Context) error {
+			_, err := client.LogSettings(ctx, &inferencepb.LogSettingsRequest{})
+			return err
+		}},
+		{"logging", "POST", "/v2/logging", func(ctx context.Context) error {
+			_, err := client.LogSettings(ctx, &inferencepb.LogSettingsRequest{})
+			return err
+		}},
+		{"trace", "GET", "/v2/trace/setting", func(ctx context.Context) error {
+			_, err := client.TraceSetting(ctx, &inferencepb.TraceSettingRequest{})
+			return err
+		}},
+		{"trace", "POST", "/v2/models/good/trace/setting", func(ctx context.Context) error {
+			_, err := client.TraceSetting(ctx, &inferencepb.TraceSettingRequest{ModelName: "good"})
 			return err
 		}},
 	} {
-		t.Run("H9 "+tt.group, func(t *testing.T) {
+		t.Run("H9 "+tt.group+" "+tt.path, func(t *testing.T) {
 			url := "http://" + r.at("http") + tt.path
-			if got, text := get(t, tt.method, url); got != 403 {
-				t.Errorf("without the key: %d %s, want 403", got, text)
+			for _, header := range []string{"x-other: value", "x-key: wrong", "x-key: "} {
+				if got, text := get(t, tt.method, url, header); got != 403 {
+					t.Errorf("with %q: %d %s, want 403", header, got, text)
+				}
 			}
 			if got, text := get(t, tt.method, url, "x-key: value"); got == 403 {
 				t.Errorf("with the key: %d %s", got, text)
 			}
-			if err := tt.call(); grpcstatus.Code(err) != codes.Unavailable {
+			if err := tt.call(t.Context()); grpcstatus.Code(err) != codes.Unavailable {
 				t.Errorf("gRPC without the key: %v, want Unavailable", err)
+			}
+			keyed := metadata.AppendToOutgoingContext(t.Context(), "triton-grpc-protocol-key", "value")
+			if err := tt.call(keyed); grpcstatus.Code(err) == codes.Unavailable {
+				t.Errorf("gRPC with the key: %v", err)
 			}
 		})
 	}

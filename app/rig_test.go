@@ -117,6 +117,11 @@ func ask(t *testing.T, client *http.Client, method, url, body string, headers ..
 func dialGRPC(t *testing.T, address string,
 	creds credentials.TransportCredentials) inferencepb.GRPCInferenceServiceClient {
 	t.Helper()
+	return inferencepb.NewGRPCInferenceServiceClient(dialConn(t, address, creds))
+}
+
+func dialConn(t *testing.T, address string, creds credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
 	if creds == nil {
 		creds = insecure.NewCredentials()
 	}
@@ -125,7 +130,7 @@ func dialGRPC(t *testing.T, address string,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return inferencepb.NewGRPCInferenceServiceClient(conn)
+	return conn
 }
 
 func withToken(ctx context.Context, value string) context.Context {

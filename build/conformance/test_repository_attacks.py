@@ -136,7 +136,8 @@ def test_B7_files_that_are_none_only_affect_their_model(tmp_path, monkeypatch):
         until(lambda: s.state("late") == "READY", 60, "polling stopped", s.log)
         for name in bad:
             shutil.rmtree(repo / name)
-        until(lambda: {m for m, _ in s.index()} == {"plus_version", "late"}, 60, "the index has them still", lambda: str(s.index()))
+        until(lambda: {m for m, _ in s.index()} == {"plus_version", "late"}, 60, "the index has them still",
+              lambda: str(s.index()))
 
 
 def test_B15_changes_that_keep_times_and_sizes_are_noticed(tmp_path):
@@ -232,7 +233,8 @@ def test_B19_ensembles_that_cannot_be_run_are_refused_with_the_reason(tmp_path):
     chain = [f"t{i}" for i in range(1, 1000)]
     cases = {
         "good": ([("plus_version", a, b) for a, b in zip(["INPUT0", *chain], [*chain, "OUTPUT0"])], ""),
-        "circle": ([("plus_version", "b", "a"), ("plus_version", "a", "b"), ("plus_version", "b", "OUTPUT0")], "break the cycle"),
+        "circle": ([("plus_version", "b", "a"), ("plus_version", "a", "b"), ("plus_version", "b", "OUTPUT0")],
+                   "break the cycle"),
         "itself": ([("itself", "INPUT0", "OUTPUT0")], "itself"),
         "pair_a": ([("pair_b", "INPUT0", "OUTPUT0")], "pair"),
         "pair_b": ([("pair_a", "INPUT0", "OUTPUT0")], "pair"),
@@ -255,7 +257,7 @@ def test_B19_ensembles_that_cannot_be_run_are_refused_with_the_reason(tmp_path):
 
 
 def test_B20_a_name_in_two_repositories_is_not_served(tmp_path):
-    """Whichever repository comes first. The one that is served already goes on; when one is removed, the other serves."""
+    """Whichever comes first. The one that is served already goes on; when one is removed, the other serves."""
     first, second = tmp_path / "first", tmp_path / "second"
     models.write_plus_version(first, versions=(1,))
     models.write_plus_version(second, "more", versions=(2,))
@@ -263,7 +265,8 @@ def test_B20_a_name_in_two_repositories_is_not_served(tmp_path):
         assert added(s) == 1
         models.write_plus_version(tmp_path / "stock", versions=(2,))
         os.rename(tmp_path / "stock/plus_version", second / "plus_version")
-        until(lambda: "two repositories" in reasons(s, "plus_version"), 60, "the index does not say it", lambda: str(s.index()))
+        until(lambda: "two repositories" in reasons(s, "plus_version"), 60, "the index does not say it",
+              lambda: str(s.index()))
         assert added(s) == 1
     for order in [first, second], [second, first]:
         with Server(order, tmp_path / "work", *POLL) as s:

@@ -1,7 +1,9 @@
 """System shared memory, registered and used with the real client's utilities, over both protocols and in streams."""
 
 import asyncio
+import concurrent.futures
 import os
+import pathlib
 import queue
 import uuid
 
@@ -14,9 +16,11 @@ import tritonclient.http.aio as ha
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
+import models
 from harness import REFERENCE, Server, deviates, until
 from models import TYPES
 from regions import connected, shared_input, shared_output
+from test_reliability import processes
 from test_types import same, sample
 
 ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
@@ -278,6 +282,109 @@ def test_C1_C2_memory_of_other_servers_is_refused(client, form):
         f"cannot register shared memory region 'r' with key '{key}' as the key contains the reserved prefix "
         "'triton_python_backend_shm_region_'"
     )
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 opens them")
+@pytest.mark.parametrize("form", ["./{}", "x/../{}", "%74riton_python_backend_shm_region_0", "%2f{}", "{}%00"])
+def test_C1_other_forms_of_reserved_keys_are_refused(client, form):
+    """No form of the key opens the object, though there is one of this name."""
+    key = "triton_python_backend_shm_region_0"
+    path = pathlib.Path("/dev/shm") / key
+    there = path.exists()
+    path.touch()
+    try:
+        with pytest.raises(InferenceServerException):
+            client.register_system_shared_memory("r", form.format(key), 0)
+        with pytest.raises(InferenceServerException):
+            client.register_system_shared_memory("r", form.format(key), 64)
+    finally:
+        if not there:
+            path.unlink()
+    assert "r" not in names(client)
+
+
+WAITS = """    def execute(self, requests):
+        import os, time
+        x = pb.get_input_tensor_by_name(requests[0], "INPUT0").as_numpy()
+        if x[0, 0] == 666:
+            os._exit(3)
+        open("HERE/inside", "w").close()
+        while not os.path.exists("HERE/open"):
+            time.sleep(0.01)
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", x)])]
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A server with a Python model that executes until the file "open" is there."""
+    models.write_identity(tmp_path / "models", "plain")
+    io = [("INPUT0", "FP32", [16])], [("OUTPUT0", "FP32", [16])]
+    config = 'backend: "python"\nmax_batch_size: 8\n' + models.tensors("input", io[0]) + models.tensors("output", io[1])
+    models.write(tmp_path / "models/waits/config.pbtxt", config)
+    models.write(tmp_path / "models/waits/1/model.py", models.PYTHON_HEAD + WAITS.replace("HERE", str(tmp_path)))
+    with Server(tmp_path / "models", tmp_path / "work") as s:
+        yield s
+
+
+def row_input(module, row):
+    i = module.InferInput("INPUT0", [1, 16], "FP32")
+    i.set_data_from_numpy(row)
+    return i
+
+
+@pytest.mark.skipif(REFERENCE, reason="the reference's Python models use /dev/shm")
+def test_C1_C2_memory_of_processes_has_no_name_that_a_client_could_use(waiting, tmp_path):
+    """What the server shares with a Python model is in no answer, metric or log line, and cannot be registered."""
+    (tmp_path / "open").touch()
+    shared = {}
+    with connected(waiting, "http") as c:
+        c.infer("waits", [row_input(th, ROW)])
+        for pid in processes(waiting.process.pid):
+            for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                if fd.is_symlink() and os.readlink(fd).startswith("/memfd:"):
+                    shared[str(fd)] = os.readlink(fd).removeprefix("/memfd:").removesuffix(" (deleted)")
+        assert shared, "nothing is shared, so the check is meaningless"
+        keys = set(shared.values()) | {"memfd:" + name for name in shared.values()} | set(shared) \
+            | {"../.." + fd for fd in shared}
+        for key in keys:
+            with pytest.raises(InferenceServerException):
+                c.register_system_shared_memory("r", key, 1)
+        with pytest.raises(InferenceServerException) as e:
+            c.infer("waits", [row_input(th, np.full((1, 16), 666, np.float32))])
+    said = e.value.message() + waiting.log() + waiting.request("GET", "/metrics", address=waiting.metrics).body.decode()
+    assert "memfd" not in said and "/dev/shm" not in said and not any(fd in said for fd in shared), said
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 refuses to unregister a region that is in use")
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("leave", ["unregister", "unlink", "both"])
+def test_C6_a_region_that_leaves_during_a_request(waiting, tmp_path, protocol, leave):
+    """The model executes while the regions of its input and output leave."""
+    def infer():
+        with connected(waiting, protocol) as c:
+            c.infer("waits", [shared_input(c.module, source, 64, [1, 16], "FP32")],
+                    outputs=[shared_output(c.module, target, 64)])
+
+    with connected(waiting, protocol) as other, Region(64, other) as source, Region(64, other) as target, \
+            concurrent.futures.ThreadPoolExecutor() as pool:
+        shm.set_shared_memory_region(source.handle, [ROW])
+        call = pool.submit(infer)
+        try:
+            until((tmp_path / "inside").exists, 60, "the model does not execute", waiting.log)
+            for r in source, target:
+                if leave != "unlink":
+                    other.unregister_system_shared_memory(r.name)
+                if leave != "unregister":
+                    os.unlink(r.path)
+        finally:
+            (tmp_path / "open").touch()
+        try:
+            call.result(60)
+            assert target.bytes() == ROW.tobytes()
+        except InferenceServerException as e:
+            assert target.name in e.message() and target.bytes() == bytes([UNTOUCHED]) * 64, e
+        still_up(other)
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference's Python models use /dev/shm")
