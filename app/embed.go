@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
+	"time"
 
 	"nereid/app/logging"
 	"nereid/app/options"
@@ -48,6 +50,12 @@ func (e *Embedded) Engine() *engine.Engine { return e.s.engine }
 
 // Metrics returns the metrics in Prometheus' text format.
 func (e *Embedded) Metrics() []byte { return e.s.fronts.exporter.Append(nil) }
+
+// Log returns the server's log. It is closed with the server.
+func (e *Embedded) Log() *slog.Logger { return e.s.log }
+
+// CloseLimit is the longest time that Close takes.
+func (e *Embedded) CloseLimit() time.Duration { return e.s.c.ExitTimeout + endGrace }
 
 // Close waits for the requests under way, at most for the exit timeout, and stops the server.
 func (e *Embedded) Close() error { return errors.Join(e.s.end(), e.closeLog()) }

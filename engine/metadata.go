@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,6 +21,15 @@ import (
 // is not. The error is always nil.
 func (e *Engine) ModelReady(name string, version int64) (bool, error) {
 	return e.models.VersionReady(name, version), nil
+}
+
+// FindModel returns an error if a request for a model version cannot be taken: Infer would return the same. A version
+// that is not in memory is loaded when a request comes.
+func (e *Engine) FindModel(name string, version int64) error {
+	if _, err := e.models.Find(name, version); !errors.Is(err, lifecycle.ErrEvicted) {
+		return err
+	}
+	return nil
 }
 
 // ModelMetadata answers the protocol's model metadata request. Errors: NotFound.

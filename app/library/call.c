@@ -20,8 +20,6 @@ error TRITONSERVER_InferenceRequestSetResponseCallback(TRITONSERVER_InferenceReq
 error TRITONSERVER_InferenceRequestCancel(TRITONSERVER_InferenceRequest *q);
 error TRITONSERVER_InferenceRequestDelete(TRITONSERVER_InferenceRequest *q);
 error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r);
-error TRITONSERVER_InferenceRequestNew(
-    TRITONSERVER_InferenceRequest **q, TRITONSERVER_Server *s, const char *model, int64_t version);
 error TRITONSERVER_InferenceRequestAddInput(
     TRITONSERVER_InferenceRequest *q, const char *name, int type, const int64_t *shape, uint64_t dims);
 error TRITONSERVER_InferenceRequestAppendInputData(
@@ -231,8 +229,9 @@ error NEREID_Infer(TRITONSERVER_Server *s, const char *model, int64_t version, c
   TRITONSERVER_InferenceRequest *q;
   TRITONSERVER_InferenceResponse *r;
   call *c;
-  error e = TRITONSERVER_InferenceRequestNew(&q, s, model, version);
-  if (e != NULL) return e;
+  NEED(s, "server");
+  q = nt_new_request(model, version);  // the model is looked up when the request is sent
+  error e;
   if ((e = NEREID_RequestAddInputs(q, inputs, count)) != NULL) {
     TRITONSERVER_InferenceRequestDelete(q);
     return e;

@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"nereid/app"
 	"nereid/engine"
@@ -68,7 +69,24 @@ func newServer(args []string, noMetrics bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{e, e.Engine(), noMetrics, sync.OnceValue(e.Close)}, nil
+	s := &server{e, e.Engine(), noMetrics, nil}
+	s.stop = sync.OnceValue(func() error {
+		newest.CompareAndSwap(s, nil) // its log is closed
+		return e.Close()
+	})
+	newest.Store(s)
+	return s, nil
+}
+
+// newest is the last server that was made and not stopped; nil: there is none. Its log takes what the program logs.
+var newest atomic.Pointer[server]
+
+// logger returns the log for what the program logs.
+func logger() *slog.Logger {
+	if s := newest.Load(); s != nil {
+		return s.Log()
+	}
+	return slog.Default()
 }
 
 func (s *server) Live() bool { return s.engine.Live() }
@@ -76,6 +94,10 @@ func (s *server) Live() bool { return s.engine.Live() }
 func (s *server) Ready() bool { return s.engine.Ready() }
 
 func (s *server) Infer(r *infer.Request) error { return s.engine.Infer(context.Background(), r) }
+
+func (s *server) FindModel(name string, version int64) error {
+	return s.engine.FindModel(name, version)
+}
 
 func (s *server) ModelReady(name string, version int64) (bool, error) {
 	return s.engine.ModelReady(name, version)
@@ -112,12 +134,12 @@ func (process) Normalize([]byte) ([]byte, error) { return nil, errNoBackends }
 
 // Log implements capi.Host.
 func (process) Log(level slog.Level, file string, line int, text string) {
-	slog.Log(context.Background(), level, text, "file", file, "line", line)
+	logger().Log(context.Background(), level, text, "file", file, "line", line)
 }
 
 // Logs implements capi.Host.
 func (process) Logs(level slog.Level) bool {
-	return slog.Default().Enabled(context.Background(), level)
+	return logger().Enabled(context.Background(), level)
 }
 
 var (

@@ -8,11 +8,13 @@ import "C"
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"nereid/engine/backend/triton/capi"
@@ -32,10 +34,21 @@ type (
 
 func errorOf(err error) cError { return cError(capi.Error(err)) }
 
-func at(s cServer) *server { return capi.ServerAt(unsafe.Pointer(s)).(*server) }
+var errNull = status.New(status.InvalidArg, "the server, or a pointer that the function needs, is NULL")
+
+// with calls f with the server, unless it or one of the other pointers is NULL.
+func with(s cServer, f func(*server) error, others ...bool) cError {
+	if s == nil || slices.Contains(others, false) {
+		return errorOf(errNull)
+	}
+	return errorOf(f(capi.ServerAt(unsafe.Pointer(s)).(*server)))
+}
 
 //export TRITONSERVER_ServerNew
 func TRITONSERVER_ServerNew(made *cServer, o *C.TRITONSERVER_ServerOptions) cError {
+	if made == nil || o == nil {
+		return errorOf(errNull)
+	}
 	var args []string
 	for _, text := range unsafe.Slice(o.args, o.count) {
 		args = append(args, C.GoString(text))
@@ -48,60 +61,82 @@ func TRITONSERVER_ServerNew(made *cServer, o *C.TRITONSERVER_ServerOptions) cErr
 }
 
 //export TRITONSERVER_ServerStop
-func TRITONSERVER_ServerStop(s cServer) cError { return errorOf(at(s).stop()) }
+func TRITONSERVER_ServerStop(s cServer) cError {
+	return with(s, func(s *server) error { return s.stop() })
+}
 
 //export TRITONSERVER_ServerDelete
 func TRITONSERVER_ServerDelete(s cServer) cError {
 	if s == nil {
 		return nil
 	}
-	err := at(s).stop()
-	capi.ReleaseServer(unsafe.Pointer(s))
-	return errorOf(err)
+	return with(s, func(own *server) error {
+		until := time.Now().Add(own.CloseLimit())
+		return errors.Join(own.stop(), capi.ReleaseServer(unsafe.Pointer(s), until))
+	})
 }
 
-// message stores text, unless there is an error.
-func message(m *cMessage, text tensorjson.JSON, err error) cError {
-	if err != nil {
-		return errorOf(err)
-	}
-	return C.TRITONSERVER_MessageNewFromSerializedJson(m, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))),
-		C.size_t(len(text)))
+// message stores the text that f returns.
+func message(s cServer, m *cMessage, f func(*server) (tensorjson.JSON, error), others ...bool) cError {
+	return with(s, func(s *server) error {
+		text, err := f(s)
+		if err == nil {
+			C.TRITONSERVER_MessageNewFromSerializedJson(m, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))),
+				C.size_t(len(text))) // does not fail
+		}
+		return err
+	}, append(others, m != nil)...)
 }
 
 //export TRITONSERVER_ServerMetadata
 func TRITONSERVER_ServerMetadata(s cServer, m *cMessage) cError {
-	return message(m, httpapi.ServerMetadataJSON(at(s).engine.ServerMetadata()), nil)
+	return message(s, m, func(s *server) (tensorjson.JSON, error) {
+		return httpapi.ServerMetadataJSON(s.engine.ServerMetadata()), nil
+	})
 }
 
 //export TRITONSERVER_ServerModelMetadata
 func TRITONSERVER_ServerModelMetadata(s cServer, name *C.char, version C.int64_t, m *cMessage) cError {
-	meta, err := at(s).engine.ModelMetadata(C.GoString(name), int64(version))
-	return message(m, httpapi.ModelMetadataJSON(meta), err)
+	return message(s, m, func(s *server) (tensorjson.JSON, error) {
+		meta, err := s.engine.ModelMetadata(C.GoString(name), int64(version))
+		if err != nil {
+			return nil, err
+		}
+		return httpapi.ModelMetadataJSON(meta), nil
+	}, name != nil)
 }
 
 //export TRITONSERVER_ServerModelStatistics
 func TRITONSERVER_ServerModelStatistics(s cServer, name *C.char, version C.int64_t, m *cMessage) cError {
-	all, err := at(s).engine.ModelStatistics(C.GoString(name), int64(version))
-	return message(m, httpapi.StatisticsJSON(all), err)
+	return message(s, m, func(s *server) (tensorjson.JSON, error) {
+		all, err := s.engine.ModelStatistics(C.GoString(name), int64(version)) // NULL stands for all models
+		if err != nil {
+			return nil, err
+		}
+		return httpapi.StatisticsJSON(all), nil
+	})
 }
 
 //export TRITONSERVER_ServerModelConfig
 func TRITONSERVER_ServerModelConfig(s cServer, name *C.char, version C.int64_t, form C.uint32_t, m *cMessage) cError {
-	if form != 1 {
-		return errorOf(status.Errorf(status.InvalidArg,
-			"model configuration version %d not supported, supported versions are: 1", form))
-	}
-	config, err := at(s).engine.ModelConfig(C.GoString(name), int64(version))
-	if err != nil {
-		return errorOf(err)
-	}
-	return message(m, modelconfig.MarshalJSON(config), nil)
+	return message(s, m, func(s *server) (tensorjson.JSON, error) {
+		if form != 1 {
+			return nil, status.Errorf(status.InvalidArg,
+				"model configuration version %d not supported, supported versions are: 1", form)
+		}
+		config, err := s.engine.ModelConfig(C.GoString(name), int64(version))
+		if err != nil {
+			return nil, err
+		}
+		return modelconfig.MarshalJSON(config), nil
+	}, name != nil)
 }
 
 //export TRITONSERVER_ServerModelIndex
 func TRITONSERVER_ServerModelIndex(s cServer, flags C.uint32_t, m *cMessage) cError {
-	return message(m, httpapi.IndexJSON(at(s).engine.RepositoryIndex(flags&C.INDEX_READY != 0)), nil)
+	return message(s, m, func(s *server) (tensorjson.JSON, error) {
+		return httpapi.IndexJSON(s.engine.RepositoryIndex(flags&C.INDEX_READY != 0)), nil
+	})
 }
 
 //export TRITONSERVER_ServerModelBatchProperties
@@ -110,30 +145,34 @@ func TRITONSERVER_ServerModelBatchProperties(s cServer, name *C.char, version C.
 	if unused != nil {
 		*unused = nil
 	}
-	config, err := at(s).engine.ModelConfig(C.GoString(name), int64(version))
-	*flags = C.BATCH_UNKNOWN
-	if config.GetMaxBatchSize() > 0 {
-		*flags = C.BATCH_FIRST_DIM
-	}
-	return errorOf(err)
+	return with(s, func(s *server) error {
+		config, err := s.engine.ModelConfig(C.GoString(name), int64(version))
+		*flags = C.BATCH_UNKNOWN
+		if config.GetMaxBatchSize() > 0 {
+			*flags = C.BATCH_FIRST_DIM
+		}
+		return err
+	}, name != nil, flags != nil)
 }
 
 //export TRITONSERVER_ServerRegisterModelRepository
 func TRITONSERVER_ServerRegisterModelRepository(s cServer, path *C.char, names **C.TRITONSERVER_Parameter,
 	count C.uint32_t) cError {
-	folders := map[string]string{}
-	for _, p := range unsafe.Slice(names, count) {
-		if p._type != C.PARAMETER_STRING {
-			return errorOf(status.New(status.InvalidArg, "the name of a model must be a string parameter"))
+	return with(s, func(s *server) error {
+		folders := map[string]string{}
+		for _, p := range unsafe.Slice(names, count) {
+			if p == nil || p._type != C.PARAMETER_STRING {
+				return status.New(status.InvalidArg, "the name of a model must be a string parameter")
+			}
+			folders[C.GoString(p.text)] = C.GoString(p.name)
 		}
-		folders[C.GoString(p.text)] = C.GoString(p.name)
-	}
-	return errorOf(at(s).engine.RegisterRepository(repository(path), folders))
+		return s.engine.RegisterRepository(repository(path), folders)
+	}, path != nil, names != nil || count == 0)
 }
 
 //export TRITONSERVER_ServerUnregisterModelRepository
 func TRITONSERVER_ServerUnregisterModelRepository(s cServer, path *C.char) cError {
-	return errorOf(at(s).engine.UnregisterRepository(repository(path)))
+	return with(s, func(s *server) error { return s.engine.UnregisterRepository(repository(path)) }, path != nil)
 }
 
 // repository returns the path of a repository as the server has it: absolute, unless it is an address.
@@ -147,19 +186,24 @@ func repository(path *C.char) string {
 
 //export TRITONSERVER_ServerMetrics
 func TRITONSERVER_ServerMetrics(s cServer, m **C.TRITONSERVER_Metrics) cError {
-	if at(s).noMetrics {
-		return errorOf(status.New(status.Unsupported, "metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics"))
-	}
-	text := at(s).Metrics()
-	*m = (*C.TRITONSERVER_Metrics)(C.must_have(C.calloc(1, C.sizeof_TRITONSERVER_Metrics)))
-	C.set_message(&(*m).text, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.size_t(len(text)))
-	return nil
+	return with(s, func(s *server) error {
+		if s.noMetrics {
+			return status.New(status.Unsupported, "metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics")
+		}
+		text := s.Metrics()
+		*m = (*C.TRITONSERVER_Metrics)(C.must_have(C.calloc(1, C.sizeof_TRITONSERVER_Metrics)))
+		C.set_message(&(*m).text, (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.size_t(len(text)))
+		return nil
+	}, m != nil)
 }
 
 // The settings of a cache are members of a JSON object.
 //
 //export TRITONSERVER_ServerOptionsSetCacheConfig
 func TRITONSERVER_ServerOptionsSetCacheConfig(o *C.TRITONSERVER_ServerOptions, name, settings *C.char) cError {
+	if o == nil || name == nil || settings == nil {
+		return errorOf(errNull)
+	}
 	var all map[string]any
 	d := json.NewDecoder(strings.NewReader(C.GoString(settings)))
 	d.UseNumber()

@@ -183,3 +183,65 @@ def test_D078_functions_that_send_the_next_request_do_not_keep_their_threads(sim
     (tmp_path / "builtin_identity").symlink_to(ROOT / "models-sample/builtin_identity")
     threads = line(run(simple, tmp_path, GOMAXPROCS="1"), "5000 answers to one request").split()[-1]
     assert int(threads) < 300
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory):
+    """What the program checks.c prints, and the log of its server."""
+    folder = tmp_path_factory.mktemp("checks")
+    compile_program(folder / "checks", source="checks.c")
+    python_model(folder / "models/parameters_alone", """
+        return [pb_utils.InferenceResponse([], parameters={"tokens": 7}) for r in requests]
+""")
+    (folder / "models/builtin_identity").symlink_to(ROOT / "models-sample/builtin_identity")
+    # A locale whose decimal point is a comma, if this machine has its source.
+    subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"], check=False)
+    printed = run(folder / "checks", folder / "models", folder / "log", LOCPATH=str(folder), LC_ALL="de_DE.UTF-8")
+    return printed, (folder / "log").read_text()
+
+
+def test_D078_options_do_not_depend_on_the_locale(checks):
+    if line(checks[0], "decimal point") != "decimal point: ,":
+        pytest.skip("there is no source of a locale with another decimal point")
+
+
+def test_D078_null_pointers_are_refused(checks):
+    lines = [text for text in checks[0].splitlines() if text.startswith("null ")]
+    assert len(lines) == 23
+    assert all(": Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
+
+
+def test_D078_a_request_for_an_unknown_model_is_not_made(checks):
+    assert line(checks[0], "unknown model") == (
+        "unknown model: Not found: Request for unknown model: 'absent' is not found")
+    assert line(checks[0], "unknown version") == (
+        "unknown version: Not found: Request for unknown model: 'builtin_identity' version 7 is not found")
+
+
+def test_D078_inputs_that_do_not_fit_are_refused(checks):
+    assert line(checks[0], "type 258") == "type 258: Invalid argument: input 'a' has no data type 258"
+    assert line(checks[0], "type 0") == "type 0: Invalid argument: input 'a' has no data type 0"
+    assert line(checks[0], "dims").startswith("dims: Invalid argument: input 'a' has 18446744073709551615 dim")
+    assert line(checks[0], "no data") == "no data: Invalid argument: the data of the input is NULL"
+    assert line(checks[0], "bytes").startswith("bytes: Invalid argument: input 'a' has more than ")
+
+
+def test_D078_the_log_options_hold_for_the_program(checks):
+    printed, log = checks
+    assert line(printed, "logs") == "logs 0 1"
+    assert "an error of the program" in log and "an information of the program" not in log
+
+
+def test_D078_responses_with_parameters_alone_keep_them(checks):
+    assert line(checks[0], "parameters without outputs") == "parameters without outputs: 1"
+
+
+def test_D078_faults_of_the_functions_for_memory_are_seen(checks):
+    printed, log = checks
+    assert line(printed, "no memory") == (
+        "no memory: the allocator returned no memory for the 64 bytes of output 'OUTPUT0'")
+    assert "failed to release the memory of an output: it is stuck" in log
+
+
+def test_D078_a_deleted_server_calls_no_function_of_the_program(checks):
+    assert line(checks[0], "the function has returned") == "the function has returned: 1"

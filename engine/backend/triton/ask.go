@@ -29,6 +29,9 @@ func modelArgs(name string, version int64) map[string]any {
 	return map[string]any{"name": name, "version": strconv.FormatInt(version, 10)}
 }
 
+// FindModel leaves it to Infer to say whether there is such a model: the answer of the server would take as long.
+func (in *inside) FindModel(string, int64) error { return nil }
+
 // ModelReady reports whether a model is ready.
 func (in *inside) ModelReady(name string, version int64) (bool, error) {
 	var reply struct{ Ready bool }

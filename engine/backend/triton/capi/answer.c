@@ -1,9 +1,11 @@
 // The responses of other models, and the memory that their caller gives for them.
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
+#include "host.h"
 #include "record.h"
 #include "shim.h"
 
@@ -20,6 +22,7 @@ error TRITONSERVER_ResponseAllocatorNew(
 error TRITONSERVER_ResponseAllocatorSetQueryFunction(TRITONSERVER_ResponseAllocator *a, void *query) { return NULL; }
 
 error TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(TRITONSERVER_ResponseAllocator *a, void *attributes) {
+  NEED(a, "allocator");
   return NULL;
 }
 
@@ -28,10 +31,20 @@ error TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator *a) {
   return NULL;
 }
 
+// log_failure logs an error of a function of the caller's, which nobody else would see.
+static void log_failure(const char *what, error e) {
+  char *text = NULL;
+  if (asprintf(&text, "%s: %s", what, e->text) < 0) text = NULL;
+  host_log(LOG_ERROR, "answer.c", __LINE__, text == NULL ? what : text);
+  free(text);
+}
+
 static void free_outputs(TRITONSERVER_InferenceResponse *r) {
   for (uint32_t i = 0; i < r->output_count; i++) {
     client_output *o = &r->outputs[i];
-    nt_delete_error(r->allocator->free(r->allocator, o->data, o->userp, o->size, o->memory, o->memory_id));
+    error e = r->allocator->free(r->allocator, o->data, o->userp, o->size, o->memory, o->memory_id);
+    if (e != NULL) log_failure("failed to release the memory of an output", e);
+    nt_delete_error(e);
   }
   r->output_count = 0;
 }
@@ -52,23 +65,27 @@ error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r) {
 error TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *r) { return r->failure; }
 
 error TRITONSERVER_InferenceResponseModel(TRITONSERVER_InferenceResponse *r, const char **name, int64_t *version) {
+  NEED(r, "response");
   *name = r->model;
   *version = r->version;
   return NULL;
 }
 
 error TRITONSERVER_InferenceResponseId(TRITONSERVER_InferenceResponse *r, const char **id) {
+  NEED(r, "response");
   *id = r->id;
   return NULL;
 }
 
 error TRITONSERVER_InferenceResponseParameterCount(TRITONSERVER_InferenceResponse *r, uint32_t *count) {
+  NEED(r, "response");
   *count = r->parameter_count;
   return NULL;
 }
 
 error TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_InferenceResponse *r, uint32_t index, const char **name, int *type, const void **value) {
+  NEED(r, "response");
   if (index >= r->parameter_count) return new_error(CODE_INVALID_ARG, "there is no response parameter %u", index);
   TRITONSERVER_Parameter *p = &r->parameters[index];
   *name = p->name;
@@ -78,6 +95,7 @@ error TRITONSERVER_InferenceResponseParameter(
 }
 
 error TRITONSERVER_InferenceResponseOutputCount(TRITONSERVER_InferenceResponse *r, uint32_t *count) {
+  NEED(r, "response");
   *count = r->output_count;
   return NULL;
 }
@@ -85,6 +103,7 @@ error TRITONSERVER_InferenceResponseOutputCount(TRITONSERVER_InferenceResponse *
 error TRITONSERVER_InferenceResponseOutput(TRITONSERVER_InferenceResponse *r, uint32_t index, const char **name,
     int *type, const int64_t **shape, uint64_t *dims, const void **data, size_t *size, int *memory, int64_t *memory_id,
     void **userp) {
+  NEED(r, "response");
   if (index >= r->output_count) return new_error(CODE_INVALID_ARG, "there is no response output %u", index);
   client_output *o = &r->outputs[index];
   *name = o->name;
@@ -101,6 +120,7 @@ error TRITONSERVER_InferenceResponseOutput(TRITONSERVER_InferenceResponse *r, ui
 
 error TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse *r, uint32_t index, size_t class, const char **label) {
+  NEED(r, "response");
   *label = NULL;
   return NULL;
 }
@@ -119,6 +139,9 @@ static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, TRITONSERV
   error e = q->allocator->allocate(q->allocator, o->name, o->size, MEMORY_CPU, 0, q->allocator_userp, &o->data,
       &o->userp, &o->memory, &o->memory_id);
   if (e != NULL) return e;
+  if (o->data == NULL && o->size > 0)
+    return new_error(CODE_INTERNAL, "the allocator returned no memory for the %llu bytes of output '%s'",
+        (unsigned long long)o->size, o->name);
   r->output_count++;  // its memory is freed with the response from here on
   if (o->memory == MEMORY_GPU)
     return new_error(CODE_UNSUPPORTED, "output '%s' cannot be written into memory of a GPU", o->name);

@@ -23,6 +23,8 @@ type Server interface {
 	Ready() bool
 	// Infer sends a request to a model, which answers it any number of times.
 	Infer(r *infer.Request) error
+	// FindModel returns an error if it is known that a request for a model cannot be sent. Infer decides.
+	FindModel(name string, version int64) error
 	ModelReady(name string, version int64) (bool, error)
 	ModelDecoupled(name string, version int64) (bool, error)
 	// LoadModel has a load request's parameters: the configuration as JSON ("": the repository's), and files by their
@@ -65,6 +67,11 @@ func host_live(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Live
 //export host_ready
 func host_ready(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Ready()) }
 
+//export host_find_model
+func host_find_model(s *C.TRITONSERVER_Server, name *C.char, version C.int64_t) C.error {
+	return cError(serverAt(s).FindModel(C.GoString(name), int64(version)))
+}
+
 //export host_infer
 func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest, answering C.bool) C.error {
 	r := goRequest(q)
@@ -83,12 +90,18 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest, an
 		q.sent = 0
 		return cError(err)
 	}
+	p := programAt(s)
+	p.answers.Add(1)
 	if r.Answered() && bool(q.prompt) {
-		answer(q, number, r)
+		defer p.answers.Done()
+		answer(p, q, number, r)
 		return nil
 	}
 	now := r.Answered() && !bool(answering) // the goroutine below may free r
-	go answer(q, number, r)                 // ends with the final response
+	go func() {                             // ends with the final response
+		defer p.answers.Done()
+		answer(p, q, number, r)
+	}()
 	if now {
 		// A call from C keeps its thread, so answer always runs on another one. Gosched gives the processor to such a
 		// thread now. Otherwise it would be taken only after this one is back in C. Functions that take an answer and
@@ -138,7 +151,7 @@ func host_load(s *C.TRITONSERVER_Server, name *C.char, parameters **C.TRITONSERV
 	config, files := "", map[string][]byte{}
 	for _, p := range unsafe.Slice(parameters, count) {
 		key := C.GoString(p.name)
-		value := string(unsafe.Slice((*byte)(unsafe.Pointer(p.text)), p.size)) // a file may be over 2 GiB
+		value := textOf(p)
 		switch {
 		case key == "config":
 			config = value
@@ -169,7 +182,7 @@ func host_metric_new(family C.uint64_t, labels **C.TRITONSERVER_Parameter, count
 	bucketCount C.uint64_t, number *C.uint64_t) C.error {
 	texts := map[string]string{}
 	for _, p := range unsafe.Slice(labels, count) {
-		texts[C.GoString(p.name)] = C.GoStringN(p.text, C.int(p.size))
+		texts[C.GoString(p.name)] = textOf(p)
 	}
 	var limits []float64
 	for _, b := range unsafe.Slice(buckets, bucketCount) {

@@ -19,8 +19,8 @@ import (
 )
 
 // answer gives the sender of a request its responses, and drops the reference on r. q is the sender's again with the
-// final response.
-func answer(q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request) {
+// final response. It ends early when s is deleted.
+func answer(s *program, q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request) {
 	defer r.Release()
 	var w recordWriter
 	for last := false; !last; {
@@ -35,14 +35,19 @@ func answer(q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request)
 		if last {
 			flags = C.RESPONSE_FINAL
 		}
-		if last && resp.Err == nil && len(resp.Outputs) == 0 {
+		switch {
+		case !s.begin():
+			resp.Release()
+			return
+		case last && resp.Err == nil && len(resp.Outputs) == 0 && len(resp.Parameters) == 0:
 			C.nt_answer(q, nil, 0, flags)
-		} else {
+		default:
 			w.b = w.b[:0]
 			w.response(r, resp)
 			C.nt_answer(q, (*C.char)(unsafe.Pointer(unsafe.SliceData(w.b))), C.uint64_t(len(w.b)), flags)
 			runtime.KeepAlive(resp)
 		}
+		s.end()
 		resp.Release()
 	}
 }
@@ -98,7 +103,7 @@ func goInput(r *infer.Request, in *C.client_input) {
 	pieces := unsafe.Slice(in.pieces, in.piece_count)
 	size := 0
 	for _, p := range pieces {
-		size += int(p.size)
+		size += int(p.size) // the sum is bounded, see client.c
 	}
 	var buf *tensor.Buffer
 	if size > copyLimit {

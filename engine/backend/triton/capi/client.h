@@ -17,6 +17,7 @@ typedef struct {
   uint64_t dims;
   piece *pieces;
   uint32_t piece_count;
+  uint64_t size;  // of all pieces
 } client_input;
 
 struct TRITONSERVER_InferenceRequest {
@@ -67,6 +68,8 @@ struct TRITONSERVER_InferenceResponse {
   error failure;
 };
 
+// nt_new_request makes a request without a look whether there is such a model.
+TRITONSERVER_InferenceRequest *nt_new_request(const char *model, int64_t version);
 // nt_answering says that this thread is in nt_answer.
 extern _Thread_local bool nt_answering;
 // nt_answer gives the sender of a request a response from a record, or, with no record, only flags. The response is the

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"runtime/cgo"
 	"sync"
+	"time"
 	"unsafe"
 
 	"nereid/engine/status"
@@ -30,34 +31,92 @@ type Host interface {
 	Metrics
 }
 
-// NewServer returns a TRITONSERVER_Server for s. ReleaseServer frees it; nothing may use it then.
+// program is a server for the program that has made it, and the functions of the program that it calls.
+type program struct {
+	Server
+	answers sync.WaitGroup // one for each request that is not answered yet
+
+	mu      sync.Mutex
+	running int  // functions that run; guarded by mu
+	over    bool // none may begin; guarded by mu
+}
+
+// begin reports whether a function of the program may be called; end says that it has returned.
+func (p *program) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.running++
+	}
+	return !p.over
+}
+
+func (p *program) end() {
+	p.mu.Lock()
+	p.running--
+	p.mu.Unlock()
+}
+
+// stop waits until all requests are answered. After until, no function of the program is called any more, and stop
+// reports whether none runs.
+func (p *program) stop(until time.Time) bool {
+	done := make(chan struct{})
+	go func() { // ends with the last answer
+		p.answers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(time.Until(until)):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	return p.running == 0
+}
+
+// NewServer returns a TRITONSERVER_Server for s. ReleaseServer frees it.
 func NewServer(s Server) unsafe.Pointer {
 	p := (*C.TRITONSERVER_Server)(C.must_have(C.calloc(1, C.sizeof_TRITONSERVER_Server)))
-	p.handle = C.uintptr_t(cgo.NewHandle(s))
+	p.handle = C.uintptr_t(cgo.NewHandle(&program{Server: s}))
 	return unsafe.Pointer(p)
 }
 
-// ReleaseServer frees what NewServer returned.
-func ReleaseServer(p unsafe.Pointer) {
-	cgo.Handle((*C.TRITONSERVER_Server)(p).handle).Delete()
-	C.free(p)
+// ReleaseServer frees what NewServer returned, for a server that has stopped. It waits for the functions of the program
+// that take responses, at most until a time. Errors: Internal if one still runs then; then nothing is freed, because it
+// may use the server.
+func ReleaseServer(s unsafe.Pointer, until time.Time) error {
+	c := (*C.TRITONSERVER_Server)(s)
+	if !programAt(c).stop(until) {
+		return status.New(status.Internal, "a function of the program that takes a response did not return within "+
+			"the exit timeout; the memory of the server is not freed")
+	}
+	cgo.Handle(c.handle).Delete()
+	C.free(s)
+	return nil
 }
 
 // ServerAt returns the server of a TRITONSERVER_Server.
 func ServerAt(p unsafe.Pointer) Server { return serverAt((*C.TRITONSERVER_Server)(p)) }
 
-func serverAt(s *C.TRITONSERVER_Server) Server {
-	if s == nil || s.handle == 0 {
-		return host
+func serverAt(s *C.TRITONSERVER_Server) Server { return programAt(s).Server }
+
+func programAt(s *C.TRITONSERVER_Server) *program {
+	if s.handle == 0 {
+		return &process
 	}
-	return cgo.Handle(s.handle).Value().(Server)
+	return cgo.Handle(s.handle).Value().(*program)
 }
+
+// process is the server of a process of a backend. It is never deleted.
+var process program
 
 // host is set by SetHost, before a library is opened.
 var host Host
 
 // SetHost sets what the libraries call, and programs without a server. It is called once, before Open.
-func SetHost(h Host) { host = h }
+func SetHost(h Host) { host, process.Server = h, h }
 
 // reserved are the buffers that outputs are made in.
 var reserved struct {

@@ -161,6 +161,9 @@ struct TRITONBACKEND_ResponseFactory {
 
 // new_error makes an error; format is printf's.
 error new_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// NEED makes the function return an error when a pointer of the caller's is NULL.
+#define NEED(p, what) \
+  if ((p) == NULL) return new_error(CODE_INVALID_ARG, "the %s is NULL", what)
 // copy_text returns a copy, NULL of NULL.
 char *copy_text(const char *text);
 // must_have ends the process when memory is exhausted: nothing here could go on.

@@ -294,7 +294,12 @@ func goParameter(p *C.TRITONSERVER_Parameter) infer.Parameter {
 	case C.PARAMETER_DOUBLE:
 		q.Kind, q.Float = infer.FloatParameter, float64(p.real)
 	default:
-		q.Kind, q.Text = infer.StringParameter, C.GoStringN(p.text, C.int(p.size))
+		q.Kind, q.Text = infer.StringParameter, textOf(p)
 	}
 	return q
+}
+
+// textOf returns the text of a parameter, which may have more than 2 GiB.
+func textOf(p *C.TRITONSERVER_Parameter) string {
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(p.text)), p.size))
 }

@@ -142,6 +142,7 @@ error TRITONSERVER_MessageDelete(TRITONSERVER_Message *m) {
 }
 
 error TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *m, const char **text, size_t *size) {
+  NEED(m, "message");
   *text = m->text;
   *size = m->size;
   return NULL;
@@ -205,41 +206,49 @@ error TRITONSERVER_BufferAttributesDelete(TRITONSERVER_BufferAttributes *a) {
 }
 
 error TRITONSERVER_BufferAttributesSetMemoryTypeId(TRITONSERVER_BufferAttributes *a, int64_t id) {
+  NEED(a, "buffer attributes");
   a->memory_id = id;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesSetMemoryType(TRITONSERVER_BufferAttributes *a, int memory) {
+  NEED(a, "buffer attributes");
   a->memory = memory;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesSetCudaIpcHandle(TRITONSERVER_BufferAttributes *a, void *handle) {
+  NEED(a, "buffer attributes");
   a->cuda_handle = handle;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesSetByteSize(TRITONSERVER_BufferAttributes *a, size_t size) {
+  NEED(a, "buffer attributes");
   a->size = size;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesMemoryTypeId(TRITONSERVER_BufferAttributes *a, int64_t *id) {
+  NEED(a, "buffer attributes");
   *id = a->memory_id;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesMemoryType(TRITONSERVER_BufferAttributes *a, int *memory) {
+  NEED(a, "buffer attributes");
   *memory = a->memory;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesCudaIpcHandle(TRITONSERVER_BufferAttributes *a, void **handle) {
+  NEED(a, "buffer attributes");
   *handle = a->cuda_handle;
   return NULL;
 }
 
 error TRITONSERVER_BufferAttributesByteSize(TRITONSERVER_BufferAttributes *a, size_t *size) {
+  NEED(a, "buffer attributes");
   *size = a->size;
   return NULL;
 }
