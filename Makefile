@@ -307,7 +307,7 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
 
 # The platforms of docs/examples, each in an environment of its own.
-FLEET := mlflow kserve ray
+FLEET := mlflow kserve ray eas
 setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)

@@ -59,7 +59,8 @@ def test_G012_settings_arrive_in_the_manifests(env):
     assert set(found) == {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler", "PodMonitor"}
     assert "replicas" not in found["Deployment"]["spec"], "they are the autoscaler's"
     spec = found["Deployment"]["spec"]
-    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == found["Service"]["spec"]["selector"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == labels == found["Service"]["spec"]["selector"]
     mounted = {m["name"] for m in spec["template"]["spec"]["containers"][0]["volumeMounts"]}
     assert mounted == {v["name"] for v in spec["template"]["spec"]["volumes"]} == {"models", "data", "tmp", "shm"}
     found = rendered(env, *SETTINGS["bucket"])

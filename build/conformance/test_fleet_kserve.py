@@ -1,6 +1,7 @@
-"""The manifests and the client of docs/examples/kserve, with the real packages of make test-fleet. No cluster is here."""
+"""The manifests and the client of docs/examples/kserve, with the packages of make test-fleet. No cluster is here."""
 
 import json
+import shutil
 import subprocess
 import threading
 import urllib.parse
@@ -8,7 +9,6 @@ import urllib.request
 
 import pytest
 
-import models
 from fleet import EXAMPLES, environment, lines, promised, run
 from harness import ROOT, Server, free_port, until
 
@@ -37,7 +37,8 @@ def strict(env, manifests):
 
 def test_G010_manifests_decode_into_the_types_of_kserve(env):
     found = [m for name in ("runtime", "service", "hpa") for m in parsed(env, (EXAMPLE / (name + ".yaml")).read_text())]
-    assert strict(env, found) == (["V1alpha1ServingRuntime", "V1beta1InferenceService", "V2HorizontalPodAutoscaler"], "")
+    kinds = ["V1alpha1ServingRuntime", "V1beta1InferenceService", "V2HorizontalPodAutoscaler"]
+    assert strict(env, found) == (kinds, "")
     runtime, service, hpa = found
     assert service["spec"]["predictor"]["model"]["runtime"] == runtime["metadata"]["name"]
     wanted = service["spec"]["predictor"]["model"]
@@ -47,7 +48,7 @@ def test_G010_manifests_decode_into_the_types_of_kserve(env):
 
 
 @pytest.mark.parametrize("old, new, fault", [
-    ("supportedModelFormats", "supportedModelFormat", "unknown field supportedModelFormat of V1alpha1ServingRuntimeSpec"),
+    ("supportedModelFormats", "modelFormats", "unknown field modelFormats of V1alpha1ServingRuntimeSpec"),
     ("periodSeconds: 2", "periodSeconds: two", "'two' is not of the type int"),
     ("name: kserve-container", "imagePullPolicy: Always", "Field required"),
 ])
@@ -88,7 +89,8 @@ class Prometheus:
     def query(self, text):
         """The value of the only series of a query, None without one."""
         try:
-            with urllib.request.urlopen(f"http://{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": text})) as r:
+            path = "/api/v1/query?" + urllib.parse.urlencode({"query": text})
+            with urllib.request.urlopen(f"http://{self.url}{path}") as r:
                 found = json.load(r)["data"]["result"]
         except OSError:
             assert self.process.poll() is None, self.log.read_text()
@@ -106,13 +108,12 @@ def adapter_queries(env):
 
 
 def test_G013_the_metrics_of_the_autoscaler_rise_when_requests_wait(env, tmp_path):
-    """The queries are those of prometheus-adapter.yaml and the targets those of hpa.yaml; Prometheus is the real one."""
+    """The queries are those of prometheus-adapter.yaml, the targets those of hpa.yaml; Prometheus is the real one."""
     queries = adapter_queries(env)
     (hpa,) = parsed(env, (EXAMPLE / "hpa.yaml").read_text())
     targets = {m["pods"]["metric"]["name"]: float(m["pods"]["target"]["averageValue"]) for m in hpa["spec"]["metrics"]}
     assert set(targets) == set(queries)
-    models.write_builtin(tmp_path / "models", "slow", "identity", "", [("INPUT0", "FP32", [1])], [("OUTPUT0", "FP32", [1])],
-                         config='max_batch_size: 0\nparameters { key: "execute_delay_ms" value { string_value: "50" } }\n')
+    shutil.copytree(EXAMPLES / "ray/models/slow", tmp_path / "models/slow")
     body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1.0]}]}
     stop = threading.Event()
 
@@ -122,7 +123,8 @@ def test_G013_the_metrics_of_the_autoscaler_rise_when_requests_wait(env, tmp_pat
 
     with Server(tmp_path / "models", tmp_path) as server, Prometheus(tmp_path, server.metrics) as prometheus:
         for name, query in queries.items():  # not NaN, which would stop the autoscaler
-            until(lambda: prometheus.query(query) == 0, 60, f"{name} of an idle server is not 0", prometheus.log.read_text)
+            until(lambda: prometheus.query(query) == 0, 60, f"{name} of an idle server is not 0",
+                  prometheus.log.read_text)
         clients = [threading.Thread(target=ask) for _ in range(16)]
         try:
             for c in clients:

@@ -38,7 +38,8 @@ def server(tmp_path):
 
 def script(env, server, text, *arguments):
     """Runs a Python script that has a client of the plugin, and returns the JSON that it prints last."""
-    start = "import json, sys\nfrom mlflow.deployments import get_deploy_client\nclient = get_deploy_client(sys.argv[1])\n"
+    start = ("import json, sys\nfrom mlflow.deployments import get_deploy_client\n"
+             "client = get_deploy_client(sys.argv[1])\n")
     end = "\nprint()\nprint(json.dumps(out))\n"
     return json.loads(lines(run(["python", "-c", start + text + end, "nereid://" + server.http, *arguments], env))[-1])
 
@@ -115,7 +116,8 @@ def test_G016_errors_name_their_cause(env, server, saved, tmp_path):
     (large / "model.onnx").write_bytes(bytes(65 << 20))
     said = script(env, server, ERRORS, saved, tmp_path / "sklearn", large)
     for name, part in {
-        "twice": "a model digits is already served", "flavour": "log the model with mlflow.onnx. It has: python_function",
+        "twice": "a model digits is already served",
+        "flavour": "log the model with mlflow.onnx. It has: python_function",
         "asked": "the flavor sklearn cannot be deployed", "field": "max_batch_sise",
         "absent": "there is no deployment absent", "no update": "there is no deployment absent",
         "taken": "a model of_the_repository is already served", "not ours": "MLflow has not deployed it",

@@ -21,7 +21,8 @@ async def main(rest_url, grpc_url, *host):
     said = await rest.infer(rest_url, request(), model_name="digits", headers=headers)
     print("REST:", said.outputs[0].name, said.outputs[0].as_numpy().argmax())
     async with InferenceGRPCClient(grpc_url) as client:
-        print("gRPC:", "ready" if await client.is_server_ready() and await client.is_model_ready("digits") else "not ready")
+        ready = await client.is_server_ready() and await client.is_model_ready("digits")
+        print("gRPC:", "ready" if ready else "not ready")
         said = await client.infer(request())
         print("gRPC:", said.outputs[0].name, said.outputs[0].as_numpy().argmax())
 

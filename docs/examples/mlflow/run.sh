@@ -16,8 +16,9 @@ mlflow deployments create -t nereid --name digits -m "$work/digits" -C max_batch
 mlflow deployments get -t nereid --name digits | grep -E '^(name|flavor|inputs):'
 python -c 'import json; print(json.dumps({"image": [[[[0.0] * 28] * 28]] * 2}))' >"$work/input.json"
 mlflow deployments predict -t nereid --name digits -I "$work/input.json" -O "$work/output.json"
-python -c 'import json, sys; [print(len(row), round(sum(row), 3)) for row in json.load(sys.stdin)["predictions"]["scores"]]' \
-  <"$work/output.json"
+python -c 'import json, sys
+for row in json.load(sys.stdin)["predictions"]["scores"]:
+    print(len(row), round(sum(row), 3))' <"$work/output.json"
 mlflow deployments update -t nereid --name digits -C max_batch_size=16
 curl -s "$NEREID_URL/v2/models/digits/config" | grep -o '"max_batch_size":[0-9]*'
 mlflow deployments delete -t nereid --name digits

@@ -1,4 +1,4 @@
-"""A deployment of Ray Serve with a Nereid in each replica. Its replicas follow the time that requests wait in the server.
+"""A deployment of Ray Serve with a Nereid in each replica. Their number follows the time that requests wait.
 
 The server is in the process of the replica, as the Python package nereid runs it, so that both end together. Requests
 are those of Triton's HTTP protocol; the replica forwards them to its server. README.md is the manual.
