@@ -1,7 +1,10 @@
 """The public page (--kiosk): visitors may try the models that are shown, and nothing else."""
 
+import contextlib
+import gzip
 import json
 import pathlib
+import socket
 
 import numpy as np
 import pytest
@@ -100,6 +103,39 @@ def test_H17_a_visitors_request_is_bounded(server):
     without = server.request("POST", "/api/infer/identity_fp32", json.dumps(VALUES), {},
                              server.kiosk.removeprefix("http://"))
     assert without.status == 403
+
+
+def test_H17_a_visitors_request_may_not_grow(server):
+    """Neither chunks nor compression get past the limit."""
+    address = server.kiosk.removeprefix("http://").split(":")
+    head = b"POST /api/infer/identity_fp32 HTTP/1.1\r\nHost: localhost\r\nX-Nereid: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(address, 30) as visitor:
+        visitor.sendall(head)
+        for _ in range(17):
+            visitor.sendall(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+        visitor.sendall(b"0\r\n\r\n")
+        assert visitor.recv(20).startswith(b"HTTP/1.1 413")
+    packed = gzip.compress(json.dumps(VALUES).encode())
+    answer = visit(server, "POST", "/api/infer/identity_fp32", packed, {"Content-Encoding": "gzip"})
+    assert answer.status == 501 and "compressed" in answer.error
+
+
+def test_H17_slow_visitors_keep_nobody_from_the_models(server):
+    address = server.kiosk.removeprefix("http://").split(":")
+    head = b"POST /api/infer/identity_fp32 HTTP/1.1\r\nHost: localhost\r\nX-Nereid: 1\r\nContent-Length: 5000\r\n\r\n{"
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(socket.create_connection(address, 30)).sendall(head)
+        for _ in range(30):
+            assert visit(server, "POST", "/api/infer/identity_fp32", VALUES).status == 200
+
+
+def test_H17_a_visitor_sees_only_models_that_are_ready(tmp_path):
+    with Server(ROOT / "models-sample", tmp_path, "--model-control-mode=explicit", "--load-model=digits", "--kiosk",
+                "--kiosk-port=0") as s:
+        assert visit(s, "GET", "/api/kiosk/digits/requests/grey_28").status == 200
+        for path in ("/api/kiosk/add_sub", "/api/kiosk/add_sub/requests/one_row"):
+            assert visit(s, "GET", path).status == 404, path
 
 
 def test_H17_the_public_page_on_the_network_opens_nothing_else(tmp_path):

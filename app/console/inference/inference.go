@@ -5,6 +5,7 @@ package inference
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -127,7 +128,11 @@ func removeCORS(r *http.Response) error {
 
 // unavailable replies in Triton's form.
 func unavailable(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
+	switch ctx := r.Context(); {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded): // of who called Infer
+		rest.Write(w, http.StatusGatewayTimeout, map[string]string{"error": context.Cause(ctx).Error()})
+		return
+	case ctx.Err() != nil:
 		return // the page has gone
 	}
 	rest.Write(w, http.StatusServiceUnavailable,

@@ -5,11 +5,14 @@
 package kiosk
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nereid/app/console/api"
@@ -21,6 +24,15 @@ const (
 	maxBody     = 16 << 20         // bytes of a visitor's request
 	maxTime     = 30 * time.Second // of a visitor's request; a stream ends then
 	maxRequests = 8                // of visitors at one time
+
+	maxHeld = 2 * maxRequests * maxBody // bytes of all requests of visitors, also of those that still arrive
+)
+
+var (
+	errTooLarge = rest.Errorf(api.CodeTooLarge, "a visitor's request may have at most %d MiB", maxBody>>20)
+	errTooLong  = rest.Errorf(api.CodeUnavailable, "a visitor's request may take at most %d seconds",
+		maxTime/time.Second)
+	errBusy = rest.Errorf(api.CodeUnavailable, "many visitors try models just now; try again in a moment")
 )
 
 // Options of a Handler. All but Models and Address are needed.
@@ -41,6 +53,7 @@ type Handler struct {
 	Options
 	started time.Time
 	slots   chan struct{} // of running requests
+	held    atomic.Int64  // bytes of requests
 
 	mu   sync.Mutex
 	list []api.KioskModel // as it was at read; guarded by mu, as is read
@@ -94,11 +107,14 @@ func view(m api.Model) api.KioskModel {
 	return v
 }
 
-// find finds a model of the page by the name in the path.
+// find finds a model of the page by the name in the path. If the operator named no models, these are the ready ones.
 func (h *Handler) find(r *http.Request) (m catalog.Model, err error) {
 	name := r.PathValue("name")
 	if h.shows(name) {
 		m, err = h.Catalog.Find(name)
+	}
+	if err == nil && len(h.Models) == 0 && h.Catalog.View(m).State != api.StateReady {
+		m = catalog.Model{}
 	}
 	if m.Name == "" || err != nil { // the reason may name folders
 		err = rest.Errorf(api.CodeNotFound, "there is no model %s on this page", rest.Quote(name))
@@ -130,23 +146,69 @@ func (h *Handler) Example(r *http.Request) (out api.SavedRequest, err error) {
 	return h.Request(r)
 }
 
-// Try passes a visitor's request on.
+// Try passes a visitor's request on. It does so when all of it has come, so that a slow client keeps nobody from the
+// models.
 func (h *Handler) Try(w http.ResponseWriter, r *http.Request) error {
 	if _, err := h.find(r); err != nil {
 		return err
 	}
+	if r.Header.Get("Content-Encoding") != "" { // it may become much larger
+		return rest.Errorf(api.CodeUnsupported, "a visitor's request may not be compressed")
+	}
 	if r.ContentLength > maxBody {
 		_, _ = io.CopyN(io.Discard, r.Body, 2*maxBody) // a client reads the answer only when it has sent its body
-		return rest.Errorf(api.CodeTooLarge, "a visitor's request may have at most %d MiB", maxBody>>20)
+		return errTooLarge
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), maxTime, errTooLong)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { hurry(w) })()
+	body := &body{from: http.MaxBytesReader(w, r.Body, maxBody), ctx: ctx, held: &h.held}
+	defer body.drop()
+	data, err := io.ReadAll(body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return errTooLarge
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
 	}
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	default:
-		return rest.Errorf(api.CodeUnavailable, "many visitors try models just now; try again in a moment")
+		return errBusy
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), maxTime)
-	defer cancel()
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	return h.Infer(w, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+	return h.Infer(w, r)
 }
+
+// hurry ends waits for a client. A moment is left to send it the error.
+func hurry(w http.ResponseWriter) {
+	c, at := http.NewResponseController(w), time.Now().Add(time.Second)
+	_ = errors.Join(c.SetReadDeadline(at), c.SetWriteDeadline(at)) // fails only if the connection is closed
+}
+
+// body reads the body of a request, and counts its bytes among those of all visitors.
+type body struct {
+	from io.Reader
+	ctx  context.Context
+	held *atomic.Int64 // by all visitors
+	read int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, b.ctx.Err()
+	}
+	n, err := b.from.Read(p)
+	b.read += int64(n)
+	if b.held.Add(int64(n)) > maxHeld {
+		err = errBusy
+	}
+	return n, err
+}
+
+func (b *body) drop() { b.held.Add(-b.read) }
