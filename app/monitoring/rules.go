@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -24,19 +25,23 @@ type rule struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// Rules returns a file of alerting rules. One is for when Prometheus gets no metrics of any server. For each model
-// there is one per limit that a metric can be compared with: failures, the 99th percentile and the queue. No metric has
+// gone is true for each server that Prometheus scrapes without success and that it has scraped within a week, or if it
+// has the metrics of no server and knows none. Whoever takes a server away also removes it from what is scraped.
+const gone = "(up == 0 and on (job, instance) count_over_time(nereid_build_info[7d])) or on () absent(nereid_build_info)"
+
+// Rules returns a file of alerting rules. One is for servers without metrics. For each model there is one per limit that a metric can be compared with: failures, the 99th percentile and the queue. No metric has
 // restarts, the memory of a model, or a comparison of versions.
 //
 // The rules look back five minutes, because Prometheus may scrape once a minute. They need as many requests as those of
 // package alerts, but compare figures without a confidence interval.
 func Rules(models []Limits) ([]byte, error) {
-	rules := []rule{{Alert: "NereidIsGone", Expr: "absent(nereid_build_info)", For: "1m",
-		Labels: severity("critical"), Annotations: summary("Prometheus gets no metrics of Nereid")}}
+	rules := []rule{{Alert: "NereidIsGone", Expr: gone, For: "1m", Labels: severity("critical"),
+		Annotations: summary("Prometheus gets no metrics of Nereid {{ $labels.instance }}")}}
+	namespaces := slices.ContainsFunc(models, func(m Limits) bool { n, _ := repo.Split(m.Model); return n != "" })
 	for _, m := range models {
 		for _, kind := range alerts.Kinds {
 			if limit := m.Limits[kind]; limit > 0 {
-				if r, ok := ruleOf(m.Model, kind, limit); ok {
+				if r, ok := ruleOf(m.Model, namespaces, kind, limit); ok {
 					rules = append(rules, r)
 				}
 			}
@@ -49,12 +54,13 @@ func Rules(models []Limits) ([]byte, error) {
 	return yaml.Marshal(map[string][]group{"groups": {{"nereid", rules}}})
 }
 
-// ruleOf returns the rule of a model's limit. It reports false for a kind without a metric.
-func ruleOf(key string, kind alerts.Kind, limit float64) (rule, bool) {
+// ruleOf returns the rule of a model's limit. It reports false for a kind without a metric. If there are namespaces, a
+// model without one is told apart from those of its name by the label that it does not have.
+func ruleOf(key string, namespaces bool, kind alerts.Kind, limit float64) (rule, bool) {
 	const by = "sum by (instance, model, version) "
 	namespace, name := repo.Split(key)
 	of := fmt.Sprintf("model=%q", name)
-	if namespace != "" {
+	if namespaces {
 		of += fmt.Sprintf(",namespace=%q", namespace)
 	}
 	const succeeded, times = "nv_inference_request_success", "nereid_inference_request_duration_seconds"

@@ -212,7 +212,8 @@ backend-config: onnxruntime,intra_op_thread_count=3
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"model-memory-budget=1GiB", "model-load-thread-count=1", "history-max-bytes=64MiB"}
+	want := []string{"model-memory-budget=1GiB", "model-load-thread-count=1",
+		"backend-config=onnxruntime,enable-global-threadpool=1", "history-max-bytes=64MiB"}
 	if got := c.Edge(); !slices.Equal(got, want) {
 		t.Errorf("--edge says that it set %v, want %v", got, want)
 	}
@@ -233,6 +234,10 @@ backend-config: onnxruntime,intra_op_thread_count=3
 	}
 	if !strings.Contains(shown.String(), "# --edge\n") {
 		t.Errorf("config show does not say what --edge set:\n%s", shown.String())
+	}
+	same, err := Load(false, []string{"--edge", "--backend-config=onnxruntime,enable-global-threadpool=0"}, environ())
+	if err != nil || slices.ContainsFunc(same.Edge(), func(s string) bool { return strings.HasPrefix(s, "backend") }) {
+		t.Errorf("a given key of a backend: --edge set %v, %v", same.Edge(), err)
 	}
 	plain, err := Load(false, nil, environ())
 	if err != nil || len(plain.Edge()) > 0 || plain.Engine.Residency.Host != 0 || plain.History.MaxBytes != 1<<30 {

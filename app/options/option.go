@@ -102,8 +102,8 @@ func (c *Config) apply(byName names, settings []setting) error {
 			continue
 		}
 		c.given[o.names[0]] = s.value
-		if before := c.origin[o.names[0]]; len(before) > 0 && before[0].from != s.from {
-			c.origin[o.names[0]] = nil // s has precedence
+		if before := c.origin[o.names[0]]; len(before) > 0 && before[0].from != s.from && before[0].from != edgeFrom {
+			c.origin[o.names[0]] = nil // s has precedence; preset has left out what s replaces
 		}
 		c.origin[o.names[0]] = append(c.origin[o.names[0]], s)
 		if o.arg != "" {

@@ -20,8 +20,10 @@ func (c *Config) Show(w io.Writer) error {
 			case name == "help":
 			case len(settings) > 0:
 				values := make([]string, len(settings))
+				var from []string
 				for i, s := range settings {
 					values[i] = scalar(hidden(name, s.value, o.arg == ""))
+					from = append(from, s.from)
 				}
 				value := values[0]
 				if len(values) > 1 {
@@ -31,7 +33,7 @@ func (c *Config) Show(w io.Writer) error {
 				if name == FileOption {
 					key = "# " + name // which a file must not contain
 				}
-				fmt.Fprintf(&set, "%-50s # %s\n", key+": "+value, settings[0].from)
+				fmt.Fprintf(&set, "%-50s # %s\n", key+": "+value, strings.Join(slices.Compact(from), ", "))
 			default:
 				if _, text, ok := strings.Cut(o.help, "Default: "); ok {
 					text, _, _ = strings.Cut(text, ". ")

@@ -95,8 +95,12 @@ def test_a_dashboard_names_what_is_there(server):
 def test_alert_rules_have_the_limits_in_force(server):
     rules = parsed(ui(server, "/api/monitoring/rules").body.decode())["rules"]
     metrics = served(server)
+    metrics["up"] = {"job"}  # Prometheus has it for each server that it scrapes
+    metrics["nereid_build_info"].add("job")
     for rule in rules:
         check(rule["uses"], metrics)
+    gone = {use["metric"] for use in rules[0]["uses"]}
+    assert gone == {"up", "nereid_build_info"}, "it names each server that is gone, also if others are there"
     found = {(rule["alert"], rule["uses"][0]["equal"].get("model")): rule["expr"] for rule in rules}
     assert set(found) == {("NereidIsGone", None), ("NereidModelFails", "m"), ("NereidModelIsSlow", "m"),
                           ("NereidQueueIsLong", "m")}

@@ -157,7 +157,7 @@ func (p *pending) send(resp *infer.Response) {
 	p.waiting <- resp
 }
 
-// forward hands on the responses that come from a channel until the final one, and releases the request.
+// forward hands on the responses that come from a channel until the final one or its end, and releases the request.
 func forward(r *infer.Request, from <-chan *infer.Response) {
 	defer r.Release()
 	for resp := range from {
@@ -265,13 +265,21 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Reques
 }
 
 // forget removes the requests of an execution that failed. The library has not taken them: those that it released
-// nevertheless are not released again.
+// nevertheless are not released again. Responses that were held are dropped.
 func (q *requests) forget(handles []uint64) {
+	q.events.Lock() // held and waiting are for those who handle events
+	defer q.events.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, h := range handles {
 		if p := q.open[h]; p != nil {
 			delete(q.open, h)
+			if p.held != nil {
+				p.held.Release()
+			}
+			if p.waiting != nil {
+				close(p.waiting) // forward ends
+			}
 			if !p.released {
 				p.c.Release()
 			}
