@@ -308,7 +308,8 @@ test-frameworks: setup-python setup-onnxruntime build
 
 # The platforms of docs/examples, each in an environment of its own.
 FLEET := mlflow kserve ray eas
-setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION)
+ADAPTER := $(CACHE)/bin/model-mesh-triton-adapter
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION) $(ADAPTER)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
@@ -324,6 +325,9 @@ $(HELM)-$(HELM_VERSION):
 	@mkdir -p $(CACHE)/bin
 	GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@mv $(HELM) $@ && ln -sf $(notdir $@) $(HELM)
+$(ADAPTER): build/fleet/modelmesh/go.mod
+	cd $(<D) && GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install tool
+	@touch $@
 test-fleet: setup-python setup-fleet wheel
 	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"
 
