@@ -224,7 +224,7 @@ func TestNamesAndScopesAreChecked(t *testing.T) {
 		name  string
 		scope Scope
 	}{{"", Infer}, {" ", Infer}, {strings.Repeat("x", 65), Infer}, {"a\x1b[31m", Infer}, {"a\nb", Infer}, {"\xff",
-		Infer}, {"taken", Infer}, {"ok", 0}, {"ok", 8}} {
+		Infer}, {"taken", Infer}, {"ok", 0}, {"ok", 16}} {
 		if _, text, err := tokens.Create(t.Context(), tt.name, tt.scope); err == nil || text != "" {
 			t.Errorf("Create(%q, %d) = %q, %v", tt.name, tt.scope, text, err)
 		}

@@ -30,6 +30,7 @@ var (
 		Infer:   {Scope: true, text: "the token does not open this; it needs the scope infer"},
 		Control: {Scope: true, text: "the token does not open this; it needs the scope control"},
 		Admin:   {Scope: true, text: "the token does not open this; it needs the scope admin"},
+		View:    {Scope: true, text: "the token does not open this; it needs the scope view"},
 	}
 )
 
@@ -89,16 +90,26 @@ func (g *guard) CheckToken(authorization string, needs Scope) error {
 	return g.table.Load().check(authorization, needs)
 }
 
+// Scope returns what a token opens, if that is one of the scopes that are needed, or Admin.
+func (g *guard) Scope(authorization string, needs Scope) (Scope, error) {
+	return g.table.Load().scope(authorization, needs)
+}
+
 func (t *table) check(authorization string, needs Scope) error {
+	_, err := t.scope(authorization, needs)
+	return err
+}
+
+func (t *table) scope(authorization string, needs Scope) (Scope, error) {
 	g, ok := t.grants[sum(withoutBearer(authorization))]
 	switch {
 	case !ok:
-		return t.unknown
+		return 0, t.unknown
 	case g.scope&(needs|Admin) == 0:
-		return outOfScope[needs&-needs]
+		return 0, outOfScope[needs&-needs]
 	}
 	g.note()
-	return nil
+	return g.scope, nil
 }
 
 func withoutBearer(authorization string) string {

@@ -21,7 +21,7 @@ const (
 )
 
 // Entry decides who may use the GUI's interface. Programs of the server's own user and of root may. All others need a
-// token with the scope admin, or a session, which a browser gets for such a token or for a link that works once.
+// token with the scope admin or view, or a session, which a browser gets for such a token or a link that works once.
 //
 // A session belongs to the user who opened it, because browsers send cookies to all ports of a host, and so to servers
 // of other users. It is safe for concurrent use.
@@ -41,31 +41,31 @@ type session struct {
 
 // missingEntry is the refusal of a client that shows nothing.
 var missingEntry = &Refusal{text: "this page belongs to the user who runs the server; open it with the link that the " +
-	"command nereid link prints, or with a token that has the scope admin"}
+	"command nereid link prints, or with a token that has the scope admin or view"}
 
-// Check returns nil for a request that may use the interface.
-func (e *Entry) Check(r *http.Request) error {
+// Check returns what a request may do: everything with Admin, else what its token opens, of which one scope is View.
+func (e *Entry) Check(r *http.Request) (Scope, error) {
 	uid := userOf(r)
 	if uid == 0 || uid == os.Getuid() {
-		return nil
+		return Admin, nil
 	}
 	if text := r.Header.Get("Authorization"); text != "" {
-		return e.Tokens.CheckToken(text, Admin)
+		return e.Tokens.Scope(text, View)
 	}
 	c, err := r.Cookie(cookieName(r))
 	if err != nil {
-		return missingEntry
+		return 0, missingEntry
 	}
 	e.mu.Lock()
 	s, ok := e.sessions[sum(c.Value)]
 	e.mu.Unlock()
 	if !ok || s.uid != uid || time.Now().After(s.until) {
-		return missingEntry
+		return 0, missingEntry
 	}
 	if s.token != "" {
-		return e.Tokens.CheckToken(s.token, Admin)
+		return e.Tokens.Scope(s.token, View)
 	}
-	return nil
+	return Admin, nil
 }
 
 // Link returns a secret that opens one session within linkTime.
@@ -82,7 +82,7 @@ func (e *Entry) Link() string {
 	return secret
 }
 
-// Open returns the cookie of a new session for the secret of a link, or for a token with the scope admin.
+// Open returns the cookie of a new session for the secret of a link, or for a token with the scope admin or view.
 func (e *Entry) Open(r *http.Request, secret string) (*http.Cookie, error) {
 	s := session{uid: userOf(r), until: time.Now().Add(sessionTime)}
 	e.mu.Lock()
@@ -90,7 +90,7 @@ func (e *Entry) Open(r *http.Request, secret string) (*http.Cookie, error) {
 	until, isLink := e.links[sum(secret)]
 	delete(e.links, sum(secret))
 	if !isLink || time.Now().After(until) {
-		if err := e.Tokens.CheckToken(secret, Admin); err != nil {
+		if err := e.Tokens.CheckToken(secret, View); err != nil {
 			return nil, err
 		}
 		s.token = secret

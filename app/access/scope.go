@@ -16,15 +16,17 @@ const (
 	Control
 	// Admin opens everything, the console too.
 	Admin
+	// View opens the console for reading, without logs and contents of requests.
+	View
 
 	// Any is every scope.
-	Any = Infer | Control | Admin
+	Any = Infer | Control | Admin | View
 )
 
 var scopeNames = []struct {
 	scope Scope
 	name  string
-}{{Infer, "infer"}, {Control, "control"}, {Admin, "admin"}}
+}{{Infer, "infer"}, {Control, "control"}, {View, "view"}, {Admin, "admin"}}
 
 // String returns the names with commas: "infer,control".
 func (s Scope) String() string { return strings.Join(s.Names(), ",") }
@@ -51,7 +53,7 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("%q is no scope; use infer, control or admin, with commas for several", name)
+		return 0, fmt.Errorf("%q is no scope; use infer, control, view or admin, with commas for several", name)
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"nereid/app/access"
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
 )
@@ -12,8 +13,8 @@ const sessionPath = "/api/session"
 
 // Entry decides who may use the interface. A nil Entry lets everybody in.
 type Entry interface {
-	// Check returns nil for a request that may pass.
-	Check(r *http.Request) error
+	// Check returns what a request may do.
+	Check(r *http.Request) (access.Scope, error)
 	// Open returns the cookie of a new session for a secret.
 	Open(r *http.Request, secret string) (*http.Cookie, error)
 }

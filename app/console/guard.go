@@ -30,6 +30,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self' '
 //   - A request that changes something must have the header X-Nereid. A browser sends it for another site only after
 //     asking the console, which refuses.
 //   - Entry must let the client in, because other users of this machine can reach the port. The page's files are open.
+//     What a client that was let in may do is decided by each route (rest.Endpoint.For).
 type guard struct {
 	next         http.Handler
 	allowedHosts []string // host names in addition to the loopback ones
@@ -83,10 +84,12 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if isAPI && r.URL.Path != sessionPath && g.entry != nil {
-		if err := g.entry.Check(r); err != nil {
+		scope, err := g.entry.Check(r)
+		if err != nil {
 			rest.WriteError(w, r, rest.Errorf(api.CodeUnauthenticated, "%v", err), g.log)
 			return
 		}
+		r = rest.WithScope(r, scope)
 	}
 	g.next.ServeHTTP(w, r)
 }

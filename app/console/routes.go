@@ -4,12 +4,15 @@ import (
 	"net/http"
 	"slices"
 
+	"nereid/app/access"
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
 )
 
 // route is one route of the console's interface. Its method decides what the guard requires: GET only reads; any other
-// method changes something and needs the header X-Nereid.
+// method changes something and needs the header X-Nereid. A token with the scope view opens the routes that show the
+// server's state, and one with infer too those that try models. Logs, contents of requests, tokens and everything that
+// changes something need admin.
 type route struct {
 	method, path string
 	endpoint     rest.Endpoint
@@ -25,37 +28,37 @@ func (c *Console) serverRoutes() []route {
 	return []route{
 		{"GET", "/config.js", rest.Raw(configScript)},
 		{"POST", sessionPath, c.sessionEndpoint()},
-		{"GET", "/api/server", rest.Reply(c.server.State)},
+		{"GET", "/api/server", rest.Reply(c.server.State).For(access.View)},
 		{"GET", "/api/support", rest.Raw(c.server.SupportBundle)},
-		{"GET", "/api/metrics", rest.Reply(c.server.MetricFamilies)},
-		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
-		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},
+		{"GET", "/api/metrics", rest.Reply(c.server.MetricFamilies).For(access.View)},
+		{"GET", "/api/machine", rest.Reply(c.monitor.Machine).For(access.View)},
+		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List).For(access.View)},
 		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(http.StatusAccepted)},
 		{"DELETE", "/api/frameworks/{name}/install", rest.Reply(c.frameworks.Stop)},
 		{"POST", "/api/client-errors", c.clientErrors.endpoint()},
-		{"GET", "/api/history", rest.Reply(c.history.Series)},
-		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
-		{"GET", "/api/history/machine", rest.Reply(c.history.Machine)},
-		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests)},
-		{"GET", "/api/alerts", rest.Reply(c.alerts.List)},
+		{"GET", "/api/history", rest.Reply(c.history.Series).For(access.View)},
+		{"GET", "/api/history/events", rest.Reply(c.history.Events).For(access.View)},
+		{"GET", "/api/history/machine", rest.Reply(c.history.Machine).For(access.View)},
+		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests).For(access.View)},
+		{"GET", "/api/alerts", rest.Reply(c.alerts.List).For(access.View)},
 		{"POST", "/api/alerts/{id}/dismiss", rest.Reply(c.alerts.Dismiss)},
-		{"GET", "/api/monitoring/dashboard", rest.Raw(c.alerts.Dashboard)},
-		{"GET", "/api/monitoring/rules", rest.Raw(c.alerts.PrometheusRules)},
+		{"GET", "/api/monitoring/dashboard", rest.Raw(c.alerts.Dashboard).For(access.View)},
+		{"GET", "/api/monitoring/rules", rest.Raw(c.alerts.PrometheusRules).For(access.View)},
 		{"GET", "/api/webhook", rest.Reply(c.alerts.WebhookState)},
 		{"PUT", "/api/webhook", rest.Call(c.alerts.SetWebhook)},
 		{"POST", "/api/webhook/test", rest.Reply(c.alerts.TestWebhook)},
-		{"GET", "/api/requests", rest.Reply(c.requests.List)},
-		{"GET", "/api/requests/live", rest.Raw(c.requests.Live)},
-		{"GET", "/api/requests/{id}", rest.Reply(c.requests.Get)},
+		{"GET", "/api/requests", rest.Reply(c.requests.List).For(access.View)},
+		{"GET", "/api/requests/live", rest.Raw(c.requests.Live).For(access.View)},
+		{"GET", "/api/requests/{id}", rest.Reply(c.requests.Get).For(access.View)},
 		{"GET", "/api/requests/{id}/contents", rest.Reply(c.requests.Contents)},
 		{"GET", "/api/logs", rest.Reply(c.logs.Read)},
 		{"PUT", "/api/logs/settings", rest.Call(c.logs.Set)},
-		{"GET", "/api/events", rest.Raw(c.serveStream)},
+		{"GET", "/api/events", rest.Raw(c.serveStream).For(access.View)},
 		{"GET", "/api/access", rest.Reply(c.access.State)},
 		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(http.StatusCreated)},
 		{"DELETE", "/api/access/tokens/{id}", rest.Reply(c.access.RevokeToken)},
 		{"PUT", "/api/access/network", rest.Call(c.access.SetNetwork)},
-		{"GET", "/api/desktop", rest.Reply(c.window.State)},
+		{"GET", "/api/desktop", rest.Reply(c.window.State).For(access.View)},
 		{"PUT", "/api/desktop", rest.Call(c.window.Set)},
 		{"POST", "/api/desktop/pick", rest.Call(c.window.PickFile)},
 	}
@@ -64,53 +67,54 @@ func (c *Console) serverRoutes() []route {
 // modelRoutes show, load, remove and call models.
 func (c *Console) modelRoutes() []route {
 	return []route{
-		{"GET", "/api/models", rest.Reply(c.models.List)},
-		{"GET", "/api/models/{name}", rest.Reply(c.models.Get)},
-		{"GET", "/api/models/{name}/runtime", rest.Reply(c.runtime.Model)},
+		{"GET", "/api/models", rest.Reply(c.models.List).For(access.View)},
+		{"GET", "/api/models/{name}", rest.Reply(c.models.Get).For(access.View)},
+		{"GET", "/api/models/{name}/runtime", rest.Reply(c.runtime.Model).For(access.View)},
 		{"POST", "/api/models/{name}/load", rest.Reply(c.models.Load)},
 		{"POST", "/api/models/{name}/unload", rest.Reply(c.models.Unload)},
 		{"POST", "/api/models/{name}/versions/{version}/load", rest.Reply(c.models.LoadVersion)},
 		{"POST", "/api/models/{name}/versions/{version}/unload", rest.Reply(c.models.UnloadVersion)},
-		{"GET", "/api/models/{name}/shadow", rest.Reply(c.models.Shadow)},
+		{"GET", "/api/models/{name}/shadow", rest.Reply(c.models.Shadow).For(access.View)},
 		{"POST", "/api/models/{name}/shadow", rest.Call(c.models.StartShadow).With(http.StatusCreated)},
 		{"DELETE", "/api/models/{name}/shadow", rest.Reply(c.models.DiscardShadow)},
-		{"GET", "/api/models/{name}/capture", rest.Reply(c.requests.GetCapture)},
+		{"GET", "/api/models/{name}/capture", rest.Reply(c.requests.GetCapture).For(access.View)},
 		{"PUT", "/api/models/{name}/capture", rest.Call(c.requests.SetCapture)},
 		{"DELETE", "/api/models/{name}/capture", rest.Reply(c.requests.ForgetCapture)},
 		{"POST", "/api/models/{name}/shadow/promote", rest.Reply(c.models.PromoteShadow)},
 		{"PUT", "/api/models/{name}/pin", rest.Call(c.models.Pin)},
 		{"DELETE", "/api/models/{name}", rest.Reply(c.models.Delete)},
-		{"GET", "/api/models/{name}/requests", rest.Reply(c.models.SavedRequests)},
-		{"GET", "/api/models/{name}/requests/{request}", rest.Reply(c.models.SavedRequest)},
+		{"GET", "/api/models/{name}/requests", rest.Reply(c.models.SavedRequests).For(access.View)},
+		{"GET", "/api/models/{name}/requests/{request}", rest.Reply(c.models.SavedRequest).For(access.Infer)},
 		{"PUT", "/api/models/{name}/requests/{request}", rest.Call(c.models.SaveRequest)},
 		{"GET", "/api/models/{name}/archive", rest.Raw(c.models.Archive)},
 		{"POST", "/api/models/{name}/warmup", rest.Call(c.models.WarmUp)},
-		{"GET", "/api/models/{name}/alerts", rest.Reply(c.alerts.Rules)},
+		{"GET", "/api/models/{name}/alerts", rest.Reply(c.alerts.Rules).For(access.View)},
 		{"PUT", "/api/models/{name}/alerts", rest.Call(c.alerts.SetRules)},
-		{"GET", "/api/models/{name}/loads", rest.Reply(c.history.Loads)},
+		{"GET", "/api/models/{name}/loads", rest.Reply(c.history.Loads).For(access.View)},
 		{"GET", "/api/trash", rest.Reply(c.models.ListTrash)},
 		{"POST", "/api/trash/{id}/restore", rest.Reply(c.models.Restore)},
-		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer)},
-		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer)},
-		{"POST", "/api/compare/{name}/versions/{version}/with/{other}", rest.Reply(c.comparer.Compare)},
+		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer).For(access.Infer)},
+		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer).For(access.Infer)},
+		{"POST", "/api/compare/{name}/versions/{version}/with/{other}",
+			rest.Reply(c.comparer.Compare).For(access.Infer)},
 	}
 }
 
 // measuringRoutes run load tests and tunings.
 func (c *Console) measuringRoutes() []route {
 	return []route{
-		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest)},
+		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest).For(access.View)},
 		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(http.StatusAccepted)},
 		{"DELETE", "/api/models/{name}/load-test", rest.Reply(c.tuning.StopLoadTest)},
 		{"GET", "/api/models/{name}/inspection", rest.Reply(c.inspection.Get)},
-		{"GET", "/api/models/{name}/graph", rest.Reply(c.inspection.Graph)},
-		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List)},
+		{"GET", "/api/models/{name}/graph", rest.Reply(c.inspection.Graph).For(access.View)},
+		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List).For(access.View)},
 		{"POST", "/api/models/{name}/tunings/plan", rest.Call(c.tuning.Plan)},
 		{"POST", "/api/models/{name}/tunings", rest.Call(c.tuning.Start).With(http.StatusAccepted)},
-		{"GET", "/api/models/{name}/tunings/{id}", rest.Reply(c.tuning.Get)},
+		{"GET", "/api/models/{name}/tunings/{id}", rest.Reply(c.tuning.Get).For(access.View)},
 		{"POST", "/api/models/{name}/tunings/{id}/stop", rest.Reply(c.tuning.Stop)},
 		{"DELETE", "/api/models/{name}/tunings/{id}", rest.Do(c.tuning.Delete)},
-		{"GET", "/api/models/{name}/tunings/{id}/configs/{config}", rest.Reply(c.tuning.Config)},
+		{"GET", "/api/models/{name}/tunings/{id}/configs/{config}", rest.Reply(c.tuning.Config).For(access.View)},
 		{"POST", "/api/models/{name}/tunings/{id}/apply", rest.Call(c.tuning.Apply)},
 	}
 }
@@ -135,11 +139,11 @@ func (c *Console) importRoutes() []route {
 // configRoutes edit configurations.
 func (c *Console) configRoutes() []route {
 	return []route{
-		{"GET", "/api/config/fields", rest.Reply(c.configs.Fields).Cached()},
+		{"GET", "/api/config/fields", rest.Reply(c.configs.Fields).Cached().For(access.View)},
 		{"POST", "/api/config/check", rest.Call(c.configs.Check)},
 		{"PUT", "/api/models/{name}/config", rest.Call(c.configs.Save)},
-		{"GET", "/api/models/{name}/revisions", rest.Reply(c.configs.Revisions)},
-		{"GET", "/api/models/{name}/revisions/{id}", rest.Reply(c.configs.Revision)},
+		{"GET", "/api/models/{name}/revisions", rest.Reply(c.configs.Revisions).For(access.View)},
+		{"GET", "/api/models/{name}/revisions/{id}", rest.Reply(c.configs.Revision).For(access.View)},
 		{"POST", "/api/models/{name}/revisions/{id}/restore", rest.Call(c.configs.Restore)},
 	}
 }

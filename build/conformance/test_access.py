@@ -338,6 +338,37 @@ def test_H15_a_token_opens_the_GUI_until_it_is_revoked(folder):
         assert curl(s, "/api/access", "-b", str(jar))[0] == 401
 
 
+@root
+def test_H15_a_token_to_look_changes_nothing(folder):
+    """The scope view opens what shows the server's state, and with infer also models. All else needs admin."""
+    with Server(folder / "models", folder / "work") as s:
+        def as_token(scope):
+            made = subprocess.run([BINARY, "token", "create", f"--data-dir={s.work / 'data'}", f"--name={scope}",
+                                   f"--scope={scope}"], text=True, capture_output=True, timeout=60, check=True)
+            return lambda path, *options: curl(s, path, "-H", f"Authorization: {made.stdout.strip()}", *options)
+
+        view, demo = as_token("view"), as_token("view,infer")
+        request = json.dumps({"inputs": [{"name": name, "datatype": "INT32", "shape": [1, 16], "data": [1] * 16}
+                                         for name in ("INPUT0", "INPUT1")]})
+        for path in ("/api/server", "/api/models", "/api/models/sums", "/api/history", "/api/requests", "/api/alerts"):
+            assert view(path)[0] == demo(path)[0] == 200, path
+        assert json.loads(view("/api/server")[1])["scopes"] == ["view"]
+        assert json.loads(demo("/api/server")[1])["scopes"] == ["infer", "view"]
+        infer = ["/api/infer/sums", "-X", "POST", "-H", "X-Nereid: 1", "-d", request]
+        assert view(*infer)[0] == 403 and demo(*infer)[0] == 200, demo(*infer)
+        delete = ["-X", "DELETE", "-H", "X-Nereid: 1"]
+        for path, *options in [("/api/access",), ("/api/access/tokens", *NEW_TOKEN), ("/api/logs",), ("/api/support",),
+                               ("/api/requests/1/contents",), ("/api/models/sums/archive",), ("/api/webhook",),
+                               ("/api/models/sums/unload", *post({})), ("/api/models/sums", *delete),
+                               ("/api/models/sums/capture", *delete), ("/api/models/sums/inspection",),
+                               ("/api/imports", *post({"path": str(folder / "models/sums")})),
+                               ("/api/downloads", *post({}))]:
+            for who in (view, demo):
+                status, body = who(path, *options)
+                assert status == 403 and "it needs the scope admin" in body, (path, status, body)
+        assert own(s, "/api/access").json["tokens"] and s.get("/v2/models/sums/ready").status == 401
+
+
 @pytest.fixture
 def secret():
     """Memory of the server's user, which others cannot open."""

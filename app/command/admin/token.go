@@ -20,11 +20,12 @@ import (
 const tokenUsage = `Makes, lists and revokes the tokens by which clients may use the server.
 
 Usage:
-  nereid token create --name=<name> [--scope=infer[,control][,admin]] [--data-dir=<folder>]
+  nereid token create --name=<name> [--scope=infer[,control][,view][,admin]] [--data-dir=<folder>]
   nereid token list [--json] [--data-dir=<folder>]
   nereid token revoke [--data-dir=<folder>] <id or name>
 
-Scopes: infer opens inference and shared memory; control the model repository, trace and log settings; admin everything.
+Scopes: infer opens inference and shared memory; control the model repository, trace and log settings; view the GUI, to
+look at, and with infer to try models; admin everything.
 The token is printed once, on standard output, and cannot be shown again. Changes take effect at once, also in a
 running server.
 From the first token on, every client must send one: Authorization: <token>, or Authorization: Bearer <token>.

@@ -12,7 +12,7 @@ type Access struct {
 
 // OpenSession lets a browser use the interface whose user is not that of the server, or is not known.
 type OpenSession struct {
-	// Secret is that of a link of the command nereid link, or a token with the scope admin.
+	// Secret is that of a link of the command nereid link, or a token with the scope admin or view.
 	Secret string `json:"secret"`
 }
 

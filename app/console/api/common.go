@@ -19,7 +19,7 @@ type Code string
 // The codes, with their HTTP status.
 const (
 	CodeInvalid Code = "invalid" // 400: the request or its content is wrong; Faults may say where
-	// 401: the client must open a session first (POST /api/session), or send a token with the scope admin
+	// 401: the client must open a session first (POST /api/session), or send a token with the scope admin or view
 	CodeUnauthenticated Code = "unauthenticated"
 	CodeForbidden       Code = "forbidden"   // 403: Host, Origin, X-Nereid header, or a path that may not be touched
 	CodeNotFound        Code = "not_found"   // 404

@@ -13,6 +13,7 @@
 //     403 forbidden). A browser cannot send that header to another origin without a preflight, which the
 //     console answers only for its own page and the desktop window's origins. Host and Origin are checked on
 //     every request (DNS rebinding).
+//   - A client with a token of the scope view may only look: each other route is 403 forbidden. See Server.Scopes.
 //   - {name} is a model name, percent-escaped as one path segment. {path...} keeps its slashes; each of its
 //     segments is percent-escaped.
 //

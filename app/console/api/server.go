@@ -24,6 +24,8 @@ type Server struct {
 	History          HistoryStatus    `json:"history"`
 	Process          Process          `json:"process"`
 	Warnings         List[Warning]    `json:"warnings"`
+	// Scopes are what this client may do: admin is everything, view is to look, view and infer also to try models.
+	Scopes List[string] `json:"scopes"`
 	// Desktop is true if this process has the native window; then POST /api/desktop/pick works.
 	Desktop bool `json:"desktop"`
 }

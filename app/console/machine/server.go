@@ -51,7 +51,7 @@ func (s *Server) State(r *http.Request) (api.Server, error) {
 		Live: s.Engine.Live(), Ready: s.Engine.Ready(),
 		StartMs: s.Engine.Started().UnixMilli(), NowMs: time.Now().UnixMilli(),
 		ModelControlMode: string(s.Engine.Mode()), PollMs: max(0, s.PollEvery.Milliseconds()),
-		DataDir: s.DataDir, Desktop: s.HasWindow,
+		DataDir: s.DataDir, Desktop: s.HasWindow, Scopes: rest.ScopeOf(r).Names(),
 		Process: process(), History: s.history(r.Context()),
 	}
 	for _, root := range s.Repositories {

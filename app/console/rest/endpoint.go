@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"nereid/app/access"
 	"nereid/app/console/api"
 	"nereid/engine/tensor"
 )
@@ -33,7 +34,8 @@ type Endpoint struct {
 	serve func(w http.ResponseWriter, r *http.Request) (any, error)
 	raw   bool // serve writes the reply
 	cache string
-	limit int64 // of the JSON body, in bytes
+	limit int64        // of the JSON body, in bytes
+	scope access.Scope // of which a client needs one; one with access.Admin may use every route
 }
 
 // Reply is an Endpoint without a request body that replies with a value.
@@ -72,6 +74,12 @@ func (e Endpoint) With(status int) Endpoint {
 	return e
 }
 
+// For returns e for clients with one of these scopes too. Without it an Endpoint is for access.Admin only.
+func (e Endpoint) For(scope access.Scope) Endpoint {
+	e.scope = scope
+	return e
+}
+
 // Cached returns e with replies that a browser may keep for an hour.
 func (e Endpoint) Cached() Endpoint {
 	e.cache = "max-age=3600"
@@ -89,6 +97,11 @@ func (e Endpoint) Reads(request string, limit int64) Endpoint {
 func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", cmp.Or(e.cache, "no-store"))
+		if has := ScopeOf(r); has&(e.scope|access.Admin) == 0 {
+			WriteError(w, r, Errorf(api.CodeForbidden, "the token does not open this; it needs the scope %s",
+				cmp.Or(e.scope, access.Admin)), log)
+			return
+		}
 		var out any
 		size, err := e.takeBody(r, memory)
 		if err == nil {

@@ -12,7 +12,7 @@ export interface Access {
 
 /** OpenSession lets a browser use the interface whose user is not that of the server, or is not known. */
 export interface OpenSession {
-  /** Secret is that of a link of the command nereid link, or a token with the scope admin. */
+  /** Secret is that of a link of the command nereid link, or a token with the scope admin or view. */
   secret: string;
 }
 
@@ -1689,6 +1689,8 @@ export interface Server {
   history: HistoryStatus;
   process: Process;
   warnings: Warning[];
+  /** Scopes are what this client may do: admin is everything, view is to look, view and infer also to try models. */
+  scopes: string[];
   /** Desktop is true if this process has the native window; then POST /api/desktop/pick works. */
   desktop: boolean;
 }

@@ -1,6 +1,7 @@
 // Whether the server lets this browser in. It knows its own user's browsers; others need a link or a token.
 import { client, onRefused } from "./api";
 import { live } from "./live.svelte";
+import { rights } from "./rights.svelte";
 
 /** The secret in a link of `nereid link`, or the text itself, which may be a token. */
 export const secretOf = (text: string) => text.trim().replace(/^.*#\/open\//, "");
@@ -20,14 +21,19 @@ class Entry {
       history.replaceState(null, "", "#/models");
       await this.open(secret).catch(() => undefined); // the page then asks
     }
+    this.start();
+  }
+
+  private start(): void {
     live.start();
+    rights.read().catch(() => undefined); // without an answer, the server refuses what this browser may not do
   }
 
   /** Opens a session for the secret of a link, or for a token. It throws if the server refuses it. */
   async open(text: string): Promise<void> {
     await client.openSession({ secret: secretOf(text) });
     this.closed = false;
-    live.start();
+    this.start();
   }
 }
 

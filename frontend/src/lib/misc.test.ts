@@ -13,9 +13,10 @@ import { importing } from "./importing.svelte";
 import { merge, type FeedMessage } from "./feed";
 import { live } from "./live.svelte";
 import { search } from "./palette.svelte";
+import { rights } from "./rights.svelte";
 import { summary } from "./recent";
 import { SampleRing } from "./ring";
-import { href, parse, router } from "./router.svelte";
+import { href, parse, router, tabs } from "./router.svelte";
 import { isolated } from "./chart/plot";
 
 const model = (name: string, versions: Model["versions"] = []): Model => ({
@@ -179,11 +180,16 @@ describe("client", () => {
     fetchMock.mockResolvedValue(new Response('{"error":"no","code":"unauthenticated"}', { status: 401 }));
     await expect(client.models()).rejects.toMatchObject({ status: 401 });
     expect(entry.closed).toBe(true);
-    fetchMock.mockResolvedValue(new Response(null, { status: 204 }));
+    fetchMock.mockReset();
+    fetchMock.mockResolvedValueOnce(new Response(null, { status: 204 }));
+    fetchMock.mockResolvedValueOnce(new Response('{"scopes":["infer","view"]}'));
     const start = vi.spyOn(live, "start").mockImplementation(() => undefined);
     await entry.open(" http://127.0.0.1:8003/#/open/SECRET ");
-    expect(fetchMock.mock.lastCall?.[1]?.body).toBe('{"secret":"SECRET"}');
+    expect(fetchMock.mock.calls[0]?.[1]?.body).toBe('{"secret":"SECRET"}');
     expect([entry.closed, start.mock.calls.length]).toEqual([false, 1]);
+    await vi.waitFor(() => expect([rights.change, rights.infer]).toEqual([false, true]));
+    expect(tabs.filter((x) => rights.tab(x))).toEqual(["overview", "try", "charts"]);
+    rights.scopes = ["admin"];
     start.mockRestore();
   });
   it("shows the text of what is no JSON", async () => {

@@ -1,7 +1,7 @@
 // Client calls with a token, ready to paste, and the text of QR codes.
 
 /** The scopes of tokens, by the server's names. */
-export const scopes = ["infer", "control", "admin"] as const;
+export const scopes = ["infer", "control", "view", "admin"] as const;
 export type Scope = (typeof scopes)[number];
 
 /** A client call with a token. http and grpc are URLs such as http://192.168.1.5:8000 and grpc://192.168.1.5:8001. */
