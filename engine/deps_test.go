@@ -179,10 +179,12 @@ var sideways = map[string][]string{
 	"app/console/kiosk":      {"app/console/catalog", "app/console/rest"},
 	"app/console/inspection": {"app/console/catalog", "app/console/rest"},
 	"app/console/settings":   {"app/console/rest"},
-	"app/console/requests":   {"app/console/catalog", "app/console/rest", "app/console/stream"},
-	"app/console/history":    {"app/console/rest", "app/console/stream"},
-	"app/console/code":       {"app/console/folders", "app/console/rest"},
-	"app/console/configs":    {"app/console/catalog", "app/console/code", "app/console/rest"},
+	"app/console/requests": {
+		"app/console/catalog", "app/console/inference", "app/console/rest", "app/console/stream",
+	},
+	"app/console/history": {"app/console/rest", "app/console/stream"},
+	"app/console/code":    {"app/console/folders", "app/console/rest"},
+	"app/console/configs": {"app/console/catalog", "app/console/code", "app/console/rest"},
 	"app/console/machine": {
 		"app/console/catalog", "app/console/folders", "app/console/rest", "app/console/stream", "app/console/tasks",
 	},

@@ -19,6 +19,8 @@ type Contents struct {
 	Inputs       []Tensor    `json:"inputs"`
 	Outputs      []Tensor    `json:"outputs"` // of the final response
 	Parameters   []Parameter `json:"parameters,omitempty"`
+	// Sequence: it belongs to a sequence of requests.
+	Sequence bool `json:"sequence,omitempty"`
 }
 
 // Tensor is an input or an output.
@@ -40,9 +42,9 @@ type Parameter struct {
 
 // Reasons for which contents are left out.
 const (
-	byRule = "rule"
-	bySize = "size"
-	onGPU  = "gpu"
+	ByRule = "rule"
+	BySize = "size"
+	OnGPU  = "gpu"
 )
 
 // leaves reports whether a rule leaves out what has this name.
@@ -60,20 +62,20 @@ func withoutSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 // contentsOf copies what s lets be captured. It returns the bytes of the tensors.
 func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Contents, size int64) {
-	c = &Contents{}
+	c = &Contents{Sequence: r.Correlation != infer.CorrelationID{}}
 	c.Inputs = s.copyOf(r.Inputs, &size)
 	c.Outputs = s.copyOf(resp.Outputs, &size)
 	for _, p := range r.Parameters {
 		q := Parameter{Name: strings.Clone(p.Name)}
 		if s.leaves(q.Name) {
-			q.LeftOut = byRule
+			q.LeftOut = ByRule
 		} else {
 			q.Value = valueOf(p)
 		}
 		c.Parameters = append(c.Parameters, q)
 	}
 	if resp.Err != nil && c.ruled() {
-		c.ErrorLeftOut = byRule
+		c.ErrorLeftOut = ByRule
 	} else if resp.Err != nil {
 		c.Error = resp.Err.Error()
 	}
@@ -82,8 +84,8 @@ func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Conten
 
 // ruled reports whether a rule left out something of the request.
 func (c *Contents) ruled() bool {
-	return slices.ContainsFunc(c.Inputs, func(t Tensor) bool { return t.LeftOut == byRule }) ||
-		slices.ContainsFunc(c.Parameters, func(p Parameter) bool { return p.LeftOut == byRule })
+	return slices.ContainsFunc(c.Inputs, func(t Tensor) bool { return t.LeftOut == ByRule }) ||
+		slices.ContainsFunc(c.Parameters, func(p Parameter) bool { return p.LeftOut == ByRule })
 }
 
 // copyOf copies tensors until their bytes would be more than s.MaxBytes.
@@ -95,11 +97,11 @@ func (s *Settings) copyOf(all []tensor.Tensor, size *int64) []Tensor {
 			Shape: append([]int64{}, t.Shape...)}
 		switch n := int64(t.Size()); {
 		case s.leaves(t.Name):
-			out[i].LeftOut = byRule
+			out[i].LeftOut = ByRule
 		case t.OnDevice() != nil:
-			out[i].LeftOut = onGPU
+			out[i].LeftOut = OnGPU
 		case *size+n > s.MaxBytes:
-			out[i].LeftOut = bySize
+			out[i].LeftOut = BySize
 		default:
 			out[i].Data = append([]byte{}, t.Data...)
 			*size += n

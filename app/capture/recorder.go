@@ -1,12 +1,14 @@
 package capture
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -311,6 +313,21 @@ func (r *Recorder) Kept(model string, id int64) bool {
 	return r.folders.has(model, id)
 }
 
+// Last returns the newest kept requests of a model, at most n, the newest first.
+func (r *Recorder) Last(model string, n int) (ids []int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, err := r.folders.of(model)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range d.files[max(0, len(d.files)-n):] {
+		ids = append(ids, f.id)
+	}
+	slices.Reverse(ids)
+	return ids, nil
+}
+
 // Contents returns what was captured of a request. Errors: fs.ErrNotExist.
 func (r *Recorder) Contents(model string, id int64) (out Contents, err error) {
 	r.mu.Lock()
@@ -319,5 +336,7 @@ func (r *Recorder) Contents(model string, id int64) (out Contents, err error) {
 	if err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(text, &out)
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // a parameter may have more than 53 bits
+	return out, d.Decode(&out)
 }

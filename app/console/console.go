@@ -217,6 +217,7 @@ func (c *Console) connect(o *Options) (err error) {
 		Streams: c.streams, Tasks: c.tasks, Log: o.Log}
 	c.access, c.window = &o.Access, o.Window
 	c.proxy, c.comparer = inference.NewProxy(o.Inference), inference.NewComparer(o.Inference, o.Memory)
+	c.requests.Comparer = c.comparer
 	if o.Kiosk != nil {
 		c.kiosk = kiosk.New(kiosk.Options{Catalog: c.catalog, Models: o.Kiosk.Models, Address: o.Kiosk.Address,
 			Infer: inference.NewVisitorProxy(o.Inference).Infer, Requests: c.models.SavedRequests,

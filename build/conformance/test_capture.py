@@ -193,3 +193,95 @@ def test_H16_errors_are_left_out_when_they_may_quote_what_a_rule_leaves_out(fail
     assert (ruled["error"], ruled["errorLeftOut"]) == ("", "rule")
     assert files_with(failing.work / "data" / "captures", "open-words")
     assert not files_with(failing.work / "data" / "captures", "secret-words")
+
+
+SCALED = """import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        def answer(r):
+            x = pb_utils.get_input_tensor_by_name(r, "X").as_numpy()
+            if x[0] < 0:
+                raise ValueError("negative")
+            named = pb_utils.Tensor("NAME", np.array([b"FACTOR"], dtype=object))
+            return pb_utils.InferenceResponse([pb_utils.Tensor("Y", (x * FACTOR).astype(np.float32)), named])
+        out = []
+        for r in requests:
+            try:
+                out.append(answer(r))
+            except ValueError as e:
+                out.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(e))))
+        return out
+"""
+SCALED_CONFIG = """backend: "python"
+version_policy { all {} }
+input { name: "X" data_type: TYPE_FP32 dims: 3 }
+output { name: "Y" data_type: TYPE_FP32 dims: 3 }
+output { name: "NAME" data_type: TYPE_STRING dims: 1 }
+"""
+
+
+@pytest.fixture
+def scaled(tmp_path):
+    """A server with a model whose versions 1 and 2 multiply by 1 and by -2."""
+    folder = tmp_path / "models" / "kept"
+    for version, factor in (("1", "1"), ("2", "-2")):
+        (folder / version).mkdir(parents=True)
+        (folder / version / "model.py").write_text(SCALED.replace("FACTOR", factor))
+    (folder / "config.pbtxt").write_text(SCALED_CONFIG)
+    with Server(tmp_path / "models", tmp_path / "work") as server:
+        yield server
+
+
+def test_kept_requests_are_sent_to_another_version_and_the_answers_are_compared(scaled):
+    def scale(*values, **more):
+        body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [3], "data": values}], **more}
+        return scaled.post("/v2/models/kept/versions/1/infer", body).status
+    page(scaled, "PUT", "/models/kept/capture", {"on": True, "leaveOut": ["secret"]})
+    assert scale(1, 2, 4, parameters={"plain": 2**60 + 1}) == 200
+    assert scale(-1, 0, 0) >= 400
+    assert scale(1, 2, 3, parameters={"secret": "word"}) == 200
+    wait(scaled, kept=3)
+    ruled, failed, good = listed(scaled, 3)
+
+    same = page(scaled, "POST", f"/requests/{good['id']}/replay", {"version": "1"})
+    assert same["compared"] and same["same"] and same["version"] == "1" and same["ms"] > 0 and same["error"] == ""
+    other = page(scaled, "POST", f"/requests/{good['id']}/replay", {})
+    assert other["compared"] and not other["same"] and other["version"] == "2"
+    y, name = other["differences"]
+    assert (y["name"], y["differing"], y["maxAbs"], y["at"], y["maxRel"]) == ("Y", 3, 12, 2, 1.5)
+    assert y["topK"] == [{"k": 1, "rows": 1, "same": 0}]
+    assert (name["name"], name["dataType"], name["differing"], name["maxAbs"]) == ("NAME", "BYTES", 1, 0)
+    assert struct.unpack("<3f", base64.b64decode(other["outputs"][0]["data"])) == (-2, -4, -8)
+
+    new = page(scaled, "POST", f"/requests/{failed['id']}/replay", {"version": "2"})
+    assert not new["compared"] and "negative" in new["error"] and new["differences"] == []
+    refused = page(scaled, "POST", f"/requests/{ruled['id']}/replay", {}, want=400)
+    assert "a rule left out parameter" in refused["error"]
+    page(scaled, "POST", f"/requests/{good['id']}/replay", {"version": "3"}, want=503)
+
+    last = page(scaled, "POST", "/models/kept/replay", {"version": "1", "count": 2})["replays"]
+    assert [r["id"] for r in last] == [ruled["id"], failed["id"]]
+    assert "a rule left out" in last[0]["whyNot"] and last[1]["error"] != "" and last[1]["outputs"] == []
+    for wrong in (-1, 101):
+        page(scaled, "POST", "/models/kept/replay", {"count": wrong}, want=400)
+
+    again = [r for r in listed(scaled, 7) if r["protocol"] == "replay"]  # two of one, one and one of the failed one
+    assert len(again) == 4 and not any(r["kept"] for r in again)
+    assert status(scaled)["kept"] == 3
+
+
+def test_kept_requests_that_are_not_whole_say_why_they_are_not_sent_again(server):
+    page(server, "PUT", "/models/kept/capture", {"on": True, "maxBytes": 20})
+    send(server, "more-than-twenty-bytes")
+    wait(server, kept=1)
+    found = listed(server, 1)[0]
+    assert "was too large to be kept" in page(server, "POST", f"/requests/{found['id']}/replay", {}, want=400)["error"]
+    send(server, "fifteen-bytes!!")  # the input is kept, its equal output is not
+    wait(server, kept=2)
+    found = listed(server, 2)[0]
+    got = page(server, "POST", f"/requests/{found['id']}/replay", {})
+    assert "was too large to be kept" in got["differences"][0]["reason"] and not got["same"]
+    page(server, "DELETE", "/models/kept/capture")
+    page(server, "POST", f"/requests/{found['id']}/replay", {}, want=404)

@@ -56,8 +56,9 @@ type requestHead struct {
 	hasHeaderLength bool
 	contentEncoding []byte
 	acceptEncoding  []byte
-	fromPage        bool // Nereid-Page: the page of this server sends it
+	fromPage        bool // Nereid-Page: 1: the page of this server sends it
 	fromVisitor     bool // Nereid-Page: kiosk: the public page sends it, and it may not use shared memory
+	isReplay        bool // Nereid-Page: replay: the page of this server sends a kept request again
 	wantTiming      bool // Nereid-Timing: 1 asks for a Server-Timing header in the reply
 }
 
@@ -127,6 +128,7 @@ func (x *exchange) take(key, value []byte) {
 		x.wantTiming = string(value) == "1"
 	case pageName:
 		x.fromVisitor = string(value) == "kiosk"
+		x.isReplay = string(value) == "replay"
 		x.fromPage = x.fromVisitor || string(value) == "1"
 	case "Accept-Encoding":
 		x.acceptEncoding = value

@@ -296,6 +296,8 @@ func (s *Server) record(x *exchange) *requests.Active {
 	switch {
 	case x.fromVisitor:
 		x.conn.record.AsVisitor()
+	case x.isReplay:
+		x.conn.record.AsReplay()
 	case x.fromPage:
 		x.conn.record.AsPage()
 	}

@@ -33,7 +33,8 @@ func (o Outcome) String() string { return [...]string{"ok", "failed", "refused",
 const (
 	HTTP     = "http"
 	GRPC     = "grpc"
-	Page     = "page" // HTTP, from the page of this server
+	Page     = "page"   // HTTP, from the page of this server
+	Replay   = "replay" // HTTP, a kept request that the page sends again
 	Ensemble = "ensemble"
 	BLS      = "bls"
 )
@@ -107,7 +108,7 @@ func (r *Record) Ended() infer.Stamp { return max(r.Began(), r.Finished, r.Encod
 type Active struct {
 	log   *Log
 	users atomic.Int32 // the front end and the request
-	// private: a visitor of the public page sent it, so its contents are offered to nobody.
+	// private: its contents are offered to nobody.
 	private bool
 	Record
 }
@@ -133,6 +134,13 @@ func (a *Active) AsPage() {
 func (a *Active) AsVisitor() {
 	if a != nil {
 		a.Protocol, a.private = Page, true
+	}
+}
+
+// AsReplay says that the page of this server sends a kept request again.
+func (a *Active) AsReplay() {
+	if a != nil {
+		a.Protocol, a.private = Replay, true
 	}
 }
 

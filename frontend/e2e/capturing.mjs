@@ -19,6 +19,7 @@ export async function capturing({ base, page, report, model }) {
     await panel.getByText(/[1-9]\d* request\(s\) are kept/).waitFor();
     await contents({ base, page, report, model });
     await page.goto(`${base}/#/models/${model}`);
+    await replayLast({ page, report, panel });
     page.once("dialog", (d) => d.accept());
     await panel.getByRole("button", { name: "Forget them" }).click();
     await panel.getByText(/[1-9]\d* request\(s\) are kept/).waitFor({ state: "detached" });
@@ -34,6 +35,10 @@ async function contents({ base, page, report, model }) {
   const kept = page.getByRole("region", { name: "Kept contents" });
   await kept.getByText("0.5, 0.5").waitFor();
   report.check((await kept.textContent()).includes("FP32 [1, 1, 28, 28]"), "the input has its type and shape");
+  await kept.getByRole("button", { name: "Send again" }).click();
+  await kept.getByText(/Version 1 answered in/).waitFor();
+  await kept.getByText("All elements are equal").waitFor();
+  await kept.getByText("Outputs of the new answer").waitFor();
   await kept.scrollIntoViewIfNeeded();
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
@@ -48,4 +53,18 @@ async function contents({ base, page, report, model }) {
   report.check(wide <= 0, `the kept contents are ${wide} pixels too wide for a phone`);
   await page.setViewportSize(size);
   await page.emulateMedia({ colorScheme: null });
+}
+
+/** The last kept requests are sent again, from the model's page. */
+async function replayLast({ page, report, panel }) {
+  await panel.getByRole("button", { name: "Send the last ones again" }).click();
+  await panel.getByText(/[1-9]\d* equal, 0 different, 0 failed, 0 not sent/).waitFor();
+  await panel.scrollIntoViewIfNeeded();
+  await shot(page, "17-replays");
+  await axe(page, report, "requests that were sent again");
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 390, height: 800 });
+  await panel.scrollIntoViewIfNeeded();
+  await shot(page, "17-replays-phone");
+  await page.setViewportSize(size);
 }

@@ -63,3 +63,44 @@ type CapturedParameter struct {
 	// LeftOut is "rule" if there is no Value.
 	LeftOut string `json:"leftOut"`
 }
+
+// ReplayRequest is the body of POST /api/requests/{id}/replay.
+type ReplayRequest struct {
+	// Version is a loaded version of the model; empty: the newest.
+	Version string `json:"version"`
+}
+
+// ReplayRequests is the body of POST /api/models/{name}/replay.
+type ReplayRequests struct {
+	// Version is a loaded version of the model; empty: the newest.
+	Version string `json:"version"`
+	// Count is how many of the newest kept requests are sent again, at most 100. 0: 10.
+	Count int `json:"count"`
+}
+
+// Replays answers POST /api/models/{name}/replay, the newest first, without the outputs of the new answers.
+type Replays struct {
+	Replays List[Replay] `json:"replays"`
+}
+
+// Replay says how the new answer to a kept request differs from the kept one.
+type Replay struct {
+	// ID is that of the kept request.
+	ID int64 `json:"id"`
+	// WhyNot says why the request was not sent again; empty if it was.
+	WhyNot string `json:"whyNot"`
+	// Version is the one that answered.
+	Version string `json:"version"`
+	// Status is that of HTTP, and Error the text of a failure.
+	Status int    `json:"status"`
+	Error  string `json:"error"`
+	// Ms is the time until the new answer was complete.
+	Ms float64 `json:"ms"`
+	// Compared: both answers have outputs. Same: all outputs that the kept answer has are equal.
+	Compared bool `json:"compared"`
+	Same     bool `json:"same"`
+	// Differences are those of the outputs of the kept answer.
+	Differences List[OutputDifference] `json:"differences"`
+	// Outputs are those of the new answer.
+	Outputs List[CapturedTensor] `json:"outputs"`
+}

@@ -71,6 +71,7 @@
 //	PUT    /api/models/{name}/alerts SetAlertRules → AlertRules  as before; invalid
 //	GET    /api/models/{name}/capture → Capture  not_found, unsupported (requests are not recorded; namespaces)
 //	PUT    /api/models/{name}/capture SetCapture → Capture  as before; invalid
+//	POST   /api/models/{name}/replay ReplayRequests → Replays  as before; invalid, unavailable (not ready)
 //	DELETE /api/models/{name}/capture → Capture  as before; removes the contents that were captured
 //	GET    /api/models/{name}/loads → ModelLoads  the last 20 loads
 //	GET    /api/trash → Trash
@@ -137,6 +138,7 @@
 //	GET    /api/requests/live?of=… → a stream of RequestsEvent; each "of" is a query of /api/requests  invalid
 //	GET    /api/requests/{id} → RequestDetail  not_found
 //	GET    /api/requests/{id}/contents → RequestContents  not_found (it was not captured)
+//	POST   /api/requests/{id}/replay ReplayRequest → Replay  as before; unavailable, invalid (not all of it is kept)
 //	GET    /api/events?topics= → text/event-stream
 //
 // from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server

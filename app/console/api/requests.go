@@ -42,7 +42,8 @@ type Request struct {
 	Parent int64 `json:"parent"`
 	// TMs is when it began, in milliseconds since 1970, with a fraction.
 	TMs float64 `json:"tMs"`
-	// Protocol is "http", "grpc", "page" (HTTP from this page), or "ensemble" or "bls" for what a model asked for.
+	// Protocol is "http", "grpc", "page" (HTTP from this page), "replay" (a kept request that this page
+	// sent again), or "ensemble" or "bls" for what a model asked for.
 	Protocol string `json:"protocol"`
 	// Client is its address without the port; empty for what a model asked for.
 	Client string `json:"client"`

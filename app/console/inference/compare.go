@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -66,6 +67,12 @@ func (c *Comparer) Compare(r *http.Request) (out api.Comparison, err error) {
 	if err != nil {
 		return out, rest.Errorf(api.CodeInvalid, "the request cannot be read: %v", err)
 	}
+	m := message{model: r.PathValue("name"), body: body, header: http.Header{}}
+	for _, name := range []string{"Content-Type", client.HeaderLength} {
+		if v := r.Header.Get(name); v != "" {
+			m.header.Set(name, v)
+		}
+	}
 	sides := [2]side{{version: r.PathValue("version")}, {version: r.PathValue("other")}}
 	defer func() {
 		for i := range sides {
@@ -74,16 +81,23 @@ func (c *Comparer) Compare(r *http.Request) (out api.Comparison, err error) {
 	}()
 	for range repeat {
 		for i := range sides {
-			if err := c.send(r, body, &sides[i]); err != nil {
+			if err := c.send(r.Context(), &m, &sides[i]); err != nil {
 				return out, err
 			}
 		}
 	}
 	out.Reference, out.Candidate = sides[0].reply(), sides[1].reply()
 	if out.Reference.Error == "" && out.Candidate.Error == "" {
-		out.Outputs = differences(sides[0].tensors, sides[1].tensors)
+		out.Outputs = Differences(sides[0].tensors, sides[1].tensors)
 	}
 	return out, nil
+}
+
+// message is a request of the protocol.
+type message struct {
+	model  string
+	body   []byte
+	header http.Header
 }
 
 // side is one version of a comparison.
@@ -94,7 +108,8 @@ type side struct {
 	failure string
 	header  http.Header
 	body    []byte
-	taken   int64 // of the budget
+	served  string // the version that answered
+	taken   int64  // of the budget
 	tensors []tensor.Tensor
 }
 
@@ -104,21 +119,17 @@ func (s *side) drop(memory *tensor.Budget) {
 }
 
 // send sends one request to one version and keeps the reply in place of the one before.
-func (c *Comparer) send(r *http.Request, body []byte, s *side) error {
+func (c *Comparer) send(ctx context.Context, m *message, s *side) error {
 	s.drop(c.memory)
 	s.failure, s.tensors = "", nil
-	u := &url.URL{Scheme: "http", Host: "localhost", Opaque: inferPath(r.PathValue("name"), s.version)}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://localhost", bytes.NewReader(body))
+	u := &url.URL{Scheme: "http", Host: "localhost", Opaque: inferPath(m.model, s.version)}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost", bytes.NewReader(m.body))
 	if err != nil {
 		return err
 	}
 	req.URL = u
-	for _, name := range []string{"Content-Type", client.HeaderLength} {
-		if v := r.Header.Get(name); v != "" {
-			req.Header.Set(name, v)
-		}
-	}
 	mark(req.Header, c.server.Header)
+	maps.Copy(req.Header, m.header)
 	start := time.Now()
 	resp, err := c.client.Do(req)
 	switch {
@@ -163,6 +174,7 @@ func (s *side) decode() {
 		s.failure = err.Error()
 		return
 	}
+	s.served = resp.Version
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
 		s.tensors = append(s.tensors, tensor.Tensor{Name: o.Name, DataType: o.DataType, Shape: o.Shape, Data: o.Data})
@@ -179,8 +191,8 @@ func (s *side) reply() api.ComparedReply {
 	}
 }
 
-// differences compares the outputs of two replies by name.
-func differences(a, b []tensor.Tensor) (out api.List[api.OutputDifference]) {
+// Differences compares the outputs of two replies by name.
+func Differences(a, b []tensor.Tensor) (out api.List[api.OutputDifference]) {
 	named := func(all []tensor.Tensor, name string) *tensor.Tensor {
 		if at := slices.IndexFunc(all, func(t tensor.Tensor) bool { return t.Name == name }); at >= 0 {
 			return &all[at]
@@ -202,7 +214,7 @@ func differences(a, b []tensor.Tensor) (out api.List[api.OutputDifference]) {
 func difference(a, b *tensor.Tensor) api.OutputDifference {
 	out := api.OutputDifference{Name: a.Name, DataType: a.DataType.String()}
 	if b == nil {
-		out.Reason = "only one of the versions has this output"
+		out.Reason = "only one of the answers has this output"
 		return out
 	}
 	d, err := compare.Tensors(b, a)

@@ -78,21 +78,26 @@ func (h *Handler) ForgetCapture(r *http.Request) (out api.Capture, err error) {
 	return h.GetCapture(r)
 }
 
-// Contents returns what was captured of a request.
-func (h *Handler) Contents(r *http.Request) (out api.RequestContents, err error) {
+// contents reads what was captured of the request that the path names.
+func (h *Handler) contents(r *http.Request) (out capture.Contents, err error) {
 	found, err := h.Get(r)
 	if err != nil {
 		return out, err
 	}
-	gone := rest.Errorf(api.CodeNotFound, "the contents of request %d were not captured, or are removed",
-		found.Request.ID)
-	if h.Capture == nil {
-		return out, gone
+	if h.Capture != nil {
+		out, err = h.Capture.Contents(found.Request.Model, found.Request.ID)
 	}
-	c, err := h.Capture.Contents(found.Request.Model, found.Request.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, gone
-	} else if err != nil {
+	if h.Capture == nil || errors.Is(err, fs.ErrNotExist) {
+		return out, rest.Errorf(api.CodeNotFound, "the contents of request %d were not captured, or are removed",
+			found.Request.ID)
+	}
+	return out, err
+}
+
+// Contents returns what was captured of a request.
+func (h *Handler) Contents(r *http.Request) (out api.RequestContents, err error) {
+	c, err := h.contents(r)
+	if err != nil {
 		return out, err
 	}
 	out.Error, out.ErrorLeftOut = c.Error, c.ErrorLeftOut

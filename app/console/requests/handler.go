@@ -9,6 +9,7 @@ import (
 	"nereid/app/capture"
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
+	"nereid/app/console/inference"
 	"nereid/app/console/rest"
 	"nereid/app/console/stream"
 	"nereid/app/history"
@@ -27,6 +28,8 @@ type Handler struct {
 	Capture  *capture.Recorder
 	Catalog  *catalog.Catalog
 	Recorder *history.Recorder
+	// Comparer sends kept requests again.
+	Comparer *inference.Comparer
 }
 
 // List returns the requests that match a filter: the newest, or those before an ID, in memory and in the history; or

@@ -261,6 +261,47 @@ export interface CapturedParameter {
   leftOut: string;
 }
 
+/** ReplayRequest is the body of POST /api/requests/{id}/replay. */
+export interface ReplayRequest {
+  /** Version is a loaded version of the model; empty: the newest. */
+  version: string;
+}
+
+/** ReplayRequests is the body of POST /api/models/{name}/replay. */
+export interface ReplayRequests {
+  /** Version is a loaded version of the model; empty: the newest. */
+  version: string;
+  /** Count is how many of the newest kept requests are sent again, at most 100. 0: 10. */
+  count: number;
+}
+
+/** Replays answers POST /api/models/{name}/replay, the newest first, without the outputs of the new answers. */
+export interface Replays {
+  replays: Replay[];
+}
+
+/** Replay says how the new answer to a kept request differs from the kept one. */
+export interface Replay {
+  /** ID is that of the kept request. */
+  id: number;
+  /** WhyNot says why the request was not sent again; empty if it was. */
+  whyNot: string;
+  /** Version is the one that answered. */
+  version: string;
+  /** Status is that of HTTP, and Error the text of a failure. */
+  status: number;
+  error: string;
+  /** Ms is the time until the new answer was complete. */
+  ms: number;
+  /** Compared: both answers have outputs. Same: all outputs that the kept answer has are equal. */
+  compared: boolean;
+  same: boolean;
+  /** Differences are those of the outputs of the kept answer. */
+  differences: OutputDifference[];
+  /** Outputs are those of the new answer. */
+  outputs: CapturedTensor[];
+}
+
 /** Code is the kind of an error. The page decides by it what to do. */
 export type Code = "invalid" | "unauthenticated" | "forbidden" | "not_found" | "conflict" | "consent" | "too_large" | "unsupported" | "unavailable" | "internal" | "disk_full";
 
@@ -1576,7 +1617,10 @@ export interface Request {
   parent: number;
   /** TMs is when it began, in milliseconds since 1970, with a fraction. */
   tMs: number;
-  /** Protocol is "http", "grpc", "page" (HTTP from this page), or "ensemble" or "bls" for what a model asked for. */
+  /**
+   * Protocol is "http", "grpc", "page" (HTTP from this page), "replay" (a kept request that this page
+   * sent again), or "ensemble" or "bls" for what a model asked for.
+   */
   protocol: string;
   /** Client is its address without the port; empty for what a model asked for. */
   client: string;
