@@ -1,12 +1,14 @@
 """The plugin for MLflow, used by the real mlflow of make test-fleet."""
 
 import json
+import subprocess
 import threading
 
 import pytest
 
 from fleet import EXAMPLES, environment, lines, promised, run
-from harness import ROOT, Server, free_port, until
+from harness import BINARY, ROOT, Server, free_port, until
+from tls import Certificates
 
 pytestmark = pytest.mark.fleet
 
@@ -126,6 +128,32 @@ def test_G016_errors_name_their_cause(env, server, saved, tmp_path):
     }.items():
         assert part in said[name], said
     assert server.state("of_the_repository") == "READY"
+
+
+REGISTER = """
+import sys
+import mlflow.onnx, onnx
+with mlflow.start_run():
+    mlflow.onnx.log_model(onnx.load(sys.argv[1]), name="digits", pip_requirements=["onnx"],
+                          registered_model_name="digits")
+"""
+
+
+def test_G016_a_model_of_a_registry_goes_to_a_server_with_tls_and_tokens(env, tmp_path):
+    certificates = Certificates(tmp_path / "tls")
+    token = run([BINARY, "token", "create", "--name=a", "--scope=infer,control",
+                 f"--data-dir={tmp_path / 'data'}"], env).strip()
+    env = {**env, "MLFLOW_TRACKING_URI": f"file:{tmp_path / 'registry'}", "MLFLOW_ALLOW_FILE_STORE": "true",
+           "REQUESTS_CA_BUNDLE": certificates.root}
+    run(["python", "-c", REGISTER, DIGITS], env)
+    (tmp_path / "models").mkdir()
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit", *certificates.options("http"), wait="",
+                token=token) as s:
+        create = ["mlflow", "deployments", "create", "-t", "nereid:https://" + s.http, "--name", "digits", "-m",
+                  "models:/digits/1"]
+        refused = subprocess.run(create, env=env, capture_output=True, text=True, timeout=300)
+        assert refused.returncode != 0 and "401" in refused.stderr
+        assert "onnx deployment digits is created" in run(create, {**env, "NEREID_TOKEN": token})
 
 
 def test_G016_an_update_fails_no_request(env, server, saved):
