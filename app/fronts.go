@@ -180,6 +180,7 @@ func (s *server) openMetrics() (err error) {
 		}
 		return nil
 	}
+	o.HistoryFailing = func() bool { return s.store.Health().Failing }
 	o.GPUMemory, o.PinnedBytes = s.backends.GPUMemory, f.c.GPUMemory.PinnedBytes
 	if f.exporter, err = metrics.New(o); err != nil {
 		return err

@@ -389,20 +389,26 @@ def test_F4_requests_do_not_wait_for_the_history(tmp_path):
     """For some seconds nothing can be written to the database, as while it is shortened. Requests are answered."""
     python_model(tmp_path / "models", "m", ECHO)
     with Server(tmp_path / "models", tmp_path) as s:
+        def longest():
+            """The longest of the requests of three seconds, with its connection; the server writes each second."""
+            end, worst, n = time.monotonic() + 3, 0.0, 0
+            while time.monotonic() < end or n < 50:
+                for module, at in (th, s.http), (tg, s.grpc):
+                    begin = time.monotonic()
+                    assert infer(module, at, "m", n) == n
+                    worst = max(worst, time.monotonic() - begin)
+                n += 1
+            return worst
+
+        free = longest()
         history, other = [sqlite3.connect(tmp_path / "data/nereid.db", 0, isolation_level=None) for _ in range(2)]
         until(lambda: begins(history, "EXCLUSIVE"), 60, "the database is always in use")
         assert not begins(other, "IMMEDIATE")
-        end, longest, n = time.monotonic() + 3, 0.0, 0  # the server writes each second
-        while time.monotonic() < end or n < 50:
-            for module, at in (th, s.http), (tg, s.grpc):
-                begin = time.monotonic()
-                assert infer(module, at, "m", n) == n
-                longest = max(longest, time.monotonic() - begin)
-            n += 1
+        taken = longest()
         history.close()
         other.close()
-    print(f"{2 * n} requests, at most {longest * 1000:.1f} ms each")
-    assert not FULL or longest < 1  # a write waits five seconds before it gives up
+    print(f"the longest request: {taken * 1000:.1f} ms; while the database was free: {free * 1000:.1f} ms")
+    assert not FULL or taken - free < 0.05
 
 
 @pytest.mark.bounds
@@ -452,7 +458,7 @@ def test_A23_a_model_sees_that_its_request_is_cancelled(tmp_path):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
 def test_F2_a_full_disk_does_not_disturb_requests(tmp_path):
     """The database, the log, the trace and the folder of overrides are on a disk that is full for a while. Requests are
-    answered, the page says what is wrong, and everything goes on when there is space again."""
+    answered, the page and a metric say what is wrong, and everything goes on when there is space again."""
     repo = models.write_identity(tmp_path / "models", "m").parent
     python_model(repo, "echo", ECHO)
     with small_disk(tmp_path / "data", 48 * MIB) as data:
@@ -468,10 +474,11 @@ def test_F2_a_full_disk_does_not_disturb_requests(tmp_path):
 
             def said():
                 page = s.request("GET", "/api/server", address=s.ui.removeprefix("http://")).json
-                return any("history database cannot be written" in w["text"] for w in page["warnings"])
+                banner = any("history database cannot be written" in w["text"] for w in page["warnings"])
+                return banner and samples(scrape(s))["nereid_history_failing"] == 1
 
             ask(1)
-            assert not said()
+            assert not said() and samples(scrape(s))["nereid_history_failing"] == 0
             full = fill(data)
             until(lambda: ask(2) or said(), 90, "the page does not say it", s.log)
             large = {"config": '{"backend": "onnxruntime"}', "file:1/model.onnx": base64.b64encode(bytes(MIB)).decode()}
@@ -482,7 +489,8 @@ def test_F2_a_full_disk_does_not_disturb_requests(tmp_path):
                 ask(n)
             written = (data / "trace").stat().st_size
             full.unlink()
-            until(lambda: ask(3) or not said(), 90, "the history does not go on", s.log)
+            until(lambda: ask(3) or not said() and samples(scrape(s))["nereid_history_failing"] == 0, 90,
+                  "the history does not go on", s.log)
             until(lambda: ask(4) or (data / "trace").stat().st_size > written, 60, "the trace does not go on", s.log)
             assert s.post("/v2/repository/models/m/unload").status == 200
             until(lambda: "successfully unloaded 'm'" in s.log(), 60, "the log does not go on", s.log)

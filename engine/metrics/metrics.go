@@ -64,6 +64,8 @@ type Options struct {
 	// LostSpans returns how many spans did not reach the collector, by the reason; nil, or no reason: their family is
 	// absent.
 	LostSpans func() map[string]uint64
+	// HistoryFailing says that the last write of the history failed; nil: its family is absent.
+	HistoryFailing func() bool
 	// Version is that of the program, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -211,6 +213,14 @@ func (e *Exporter) own(w *writer) {
 	}
 	if e.o.LostSpans != nil {
 		e.lostSpans(w)
+	}
+	if e.o.HistoryFailing != nil {
+		failing := 0
+		if e.o.HistoryFailing() {
+			failing = 1
+		}
+		w.single("nereid_history_failing", "1 while the history cannot be written, or else 0", "gauge", whole(failing),
+			nil)
 	}
 	w.family("nereid_build_info", "Version of the program, as labels; the value is always 1", "gauge")
 	w.start("nereid_build_info", "version", e.o.Version, "go_version", runtime.Version())
