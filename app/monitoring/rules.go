@@ -27,10 +27,12 @@ type rule struct {
 
 // gone is true for each server that Prometheus scrapes without success and that it has scraped within a week, or if it
 // has the metrics of no server and knows none. Whoever takes a server away also removes it from what is scraped.
-const gone = "(up == 0 and on (job, instance) count_over_time(nereid_build_info[7d])) or on () absent(nereid_build_info)"
+const gone = "(up == 0 and on (job, instance) count_over_time(nereid_build_info[7d])) " +
+	"or on () absent(nereid_build_info)"
 
-// Rules returns a file of alerting rules. One is for servers without metrics. For each model there is one per limit that a metric can be compared with: failures, the 99th percentile and the queue. No metric has
-// restarts, the memory of a model, or a comparison of versions.
+// Rules returns a file of alerting rules. One is for servers without metrics. For each model there is one per limit
+// that a metric can be compared with: failures, the 99th percentile and the queue. No metric has restarts, the memory
+// of a model, or a comparison of versions.
 //
 // The rules look back five minutes, because Prometheus may scrape once a minute. They need as many requests as those of
 // package alerts, but compare figures without a confidence interval.
