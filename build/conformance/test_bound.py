@@ -61,6 +61,13 @@ def stream(n):
 def failing(requests):
     raise RuntimeError("no answer today")
 
+def without_file(requests):
+    if calls.count("file") == 0:
+        calls.append("file")
+        open("/nonexistent")
+    calls.remove("file")
+    return [{"y": r["x"]} for r in requests]
+
 @batch
 def wrong(x):
     return {"y": x.astype(np.float64)}
@@ -98,6 +105,7 @@ with triton:
     bind("grouped", grouped, [number[0], *x], y, config=ModelConfig(max_batch_size=8))
     bind("stream", stream, number[1:2], number[2:], config=ModelConfig(decoupled=True))
     bind("failing", failing, x, y)
+    bind("without_file", without_file, x, y)
     bind("wrong", wrong, x, y, strict=True)
     bind("padded", Padded().infer, x, y + [Tensor(name="name", dtype=bytes, shape=(-1,))], model_version=3,
          config=ModelConfig(max_batch_size=8, batcher=DynamicBatcher(preferred_batch_size=[4])))
@@ -151,6 +159,7 @@ out["grouped"] = ask("grouped", np.array([[2], [1], [2]], np.int32), np.array([[
 with DecoupledModelClient("grpc://" + grpc, "stream") as c:
     out["stream"] = [plain(r) for r in c.infer_batch(np.array([[1], [2]], np.int32))]
 out["failing"] = ask("failing", one)
+out["without_file"] = [ask("without_file", one), ask("without_file", one)]
 out["wrong"] = ask("wrong", one)
 out["padded"] = {k: str(v) for k, v in ask("padded", np.ones((3, 1), F)).items()}
 both = {}  # FuturesModelClient may send one request after the other
@@ -208,6 +217,8 @@ def test_bound_generators_are_decoupled_models(asked):
 
 def test_bound_exceptions_and_wrong_outputs_are_errors_of_the_request(asked):
     assert "no answer today" in asked[0]["failing"]
+    failed, then = asked[0]["without_file"]  # an error of the system is no loss of the connection
+    assert "/nonexistent" in failed and then == {"y": [[1], [1]]}
     assert "the output y has the type float64" in asked[0]["wrong"]
     assert asked[1]["bad"] == ["PyTritonValidationError"] * 3
 

@@ -279,6 +279,59 @@ def test_B087_the_interface_of_tritons_module(python, models):
     assert said["texts"] == [[1, 2], [["a", "b"]], True]
 
 
+ODD = """
+import json, os, signal, sys, threading
+import numpy as np
+import nereid
+from nereid import _core, _tensor
+
+out = {}
+x = {"INPUT0": np.arange(16, dtype=np.float32).reshape(1, 16)}
+
+def said(f):
+    try:
+        return f()
+    except nereid.TritonError as e:
+        return type(e).__name__
+
+for n in range(2):  # a second server in the process
+    server = nereid.Server(sys.argv[1], model_control_mode="explicit", load_model=["identity_fp32"])
+    model = server.model("identity_fp32")
+    out["server %d" % n] = float(model.infer(x)["OUTPUT0"].sum())
+    if n == 0:
+        server.stop()
+odd = nereid.Tensor(nereid.DataType.FP32, [1, 16], np.arange(32, dtype=np.float32)[::2])
+out["not contiguous"] = model.infer({"INPUT0": odd})["OUTPUT0"][0].tolist()
+out["zero byte"] = said(lambda: len(model.infer({"INPUT0\\0x": x["INPUT0"]})))
+out["numbers"] = [said(lambda: len(model.infer(x, **settings))) for settings in (
+    {"parameters": {"a": 1 << 63}}, {"parameters": {"a": -1 << 63}}, {"correlation_id": -1}, {"priority": -1},
+    {"timeout": 1 << 64}, {"flags": 1 << 32}, {"parameters": {"a": "b\\0c"}}, {"request_id": "a\\0"})]
+out["bytes"] = bytes(_tensor.encode(np.array([bytearray(b"ab"), memoryview(b"c")], object))).hex()
+out["name"] = _core._name("once") is _core._name("once")
+
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # if it waits for threads that a fork does not have
+    os.write(write, said(lambda: model.infer(x)).encode())
+    del server, model
+    os._exit(0)  # as multiprocessing ends its processes
+out["fork"] = [os.read(read, 100).decode(), os.waitpid(child, 0)[1]]
+print(json.dumps(out))
+"""
+
+
+def test_B087_odd_values_and_a_second_server(python, models):
+    said = run(python, ODD, models)
+    assert said["server 0"] == said["server 1"] == 120
+    assert said["not contiguous"] == list(range(0, 32, 2))
+    assert said["zero byte"] == "InvalidArgumentError"
+    assert said["numbers"] == ["InvalidArgumentError", 1] + 6 * ["InvalidArgumentError"]
+    assert said["bytes"] == "02000000" + b"ab".hex() + "01000000" + b"c".hex()
+    assert said["name"] is True
+    assert said["fork"] == ["InvalidArgumentError", 0]
+
+
 MEMORY = """
 import asyncio, json, sys
 import numpy as np

@@ -5,6 +5,7 @@ import atexit
 import ctypes
 import functools
 import json
+import os
 import socket
 import struct
 import weakref
@@ -54,6 +55,16 @@ _running = weakref.WeakSet()
 def _stop_all():
     for handle in list(_running):
         handle.stop()
+
+
+def _forget_all():
+    """A process that was forked does not have the server's threads: calls into the library would wait for ever."""
+    for handle in list(_running):
+        handle.stopped = True
+        handle.__dict__.pop("pointer", None)
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def option(name, value):
@@ -109,6 +120,21 @@ def truth(function, handle, *arguments):
 # Requests
 
 
+def text(value):
+    """Returns a text for C, which would end at a zero byte."""
+    data = value.encode()
+    if b"\0" in data:
+        raise InvalidArgumentError("a text of a request may not have a zero byte: %r" % value)
+    return data
+
+
+def number(name, value, least, bits):
+    """Returns a number that has these bits in C, where others would lose theirs."""
+    if not least <= value < least + (1 << bits):
+        raise InvalidArgumentError("%s must be from %d to %d, got: %d" % (name, least, least + (1 << bits) - 1, value))
+    return value
+
+
 class Settings:
     """What a request may have except its inputs."""
 
@@ -121,32 +147,32 @@ class Settings:
 
     def apply(self, q):
         if self.request_id:
-            check(c.RequestSetId(q, self.request_id.encode()))
+            check(c.RequestSetId(q, text(self.request_id)))
         if self.flags:
-            check(c.RequestSetFlags(q, self.flags))
+            check(c.RequestSetFlags(q, number("flags", self.flags, 0, 32)))
         if isinstance(self.correlation_id, str):
-            check(c.RequestSetCorrelationIdString(q, self.correlation_id.encode()))
+            check(c.RequestSetCorrelationIdString(q, text(self.correlation_id)))
         elif self.correlation_id is not None:
-            check(c.RequestSetCorrelationId(q, self.correlation_id))
+            check(c.RequestSetCorrelationId(q, number("correlation_id", self.correlation_id, 0, 64)))
         if self.priority:
-            check(c.RequestSetPriorityUInt64(q, self.priority))
+            check(c.RequestSetPriorityUInt64(q, number("priority", self.priority, 0, 64)))
         if self.timeout:
-            check(c.RequestSetTimeoutMicroseconds(q, self.timeout))
+            check(c.RequestSetTimeoutMicroseconds(q, number("timeout", self.timeout, 0, 64)))
         for name in self.outputs or ():
-            check(c.RequestAddRequestedOutput(q, name.encode()))
+            check(c.RequestAddRequestedOutput(q, text(name)))
         for name, value in (self.parameters or {}).items():
-            set_parameter(q, name.encode(), value)
+            set_parameter(q, text(name), value)
 
 
 def set_parameter(q, name, value):
     if isinstance(value, bool):
         check(c.RequestSetBoolParameter(q, name, value))
     elif isinstance(value, int):
-        check(c.RequestSetIntParameter(q, name, value))
+        check(c.RequestSetIntParameter(q, name, number("a parameter", value, -(1 << 63), 64)))
     elif isinstance(value, float):
         check(c.RequestSetDoubleParameter(q, name, value))
     elif isinstance(value, str):
-        check(c.RequestSetStringParameter(q, name, value.encode()))
+        check(c.RequestSetStringParameter(q, name, text(value)))
     else:
         raise InvalidArgumentError("the parameter %s must be a bool, an int, a float or a str" % name.decode())
 
@@ -155,13 +181,12 @@ _words = [struct.Struct("=%dq" % n) for n in range(256)]
 _names = {}  # the address of a text, and what keeps it
 
 
-def _name(text):
+def _name(name):
     """Returns the address of a name, which stays valid. A program uses few of them."""
     if len(_names) > 10000:
         raise InvalidArgumentError("the program has used more than 10000 names of inputs")
-    kept = ctypes.create_string_buffer(text.encode())
-    _names[text] = ctypes.addressof(kept), kept
-    return _names[text]
+    kept = ctypes.create_string_buffer(text(name))
+    return _names.setdefault(name, (ctypes.addressof(kept), kept))  # another thread may have been first
 
 
 def pack(inputs):

@@ -38,7 +38,7 @@ MEMORY = {**DTYPES, BYTES: np.dtype("u1"), BF16: np.dtype("u2")}
 def as_input(value):
     """Returns (type, shape, contiguous array with the data). Numbers are not copied, unless value is not contiguous."""
     if isinstance(value, Tensor):
-        return int(value.data_type), tuple(value.shape), value.data
+        return int(value.data_type), tuple(value.shape), np.ascontiguousarray(value.data)
     if not isinstance(value, np.ndarray):
         value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
     kind = TYPES.get(value.dtype)
@@ -55,7 +55,7 @@ def encode(array):
     """Returns the wire form of BYTES elements: each behind its size in 4 bytes."""
     parts = []
     for element in array.ravel():
-        data = element if isinstance(element, bytes) else str(element).encode()
+        data = bytes(element) if isinstance(element, (bytes, bytearray, memoryview)) else str(element).encode()
         parts += (len(data).to_bytes(4, "little"), data)
     return np.frombuffer(b"".join(parts), "u1")
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import pathlib
+import queue
 import re
 import secrets
 import shutil
@@ -18,7 +19,9 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from multiprocessing.connection import Listener
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Optional
 
 import numpy as np
@@ -154,7 +157,9 @@ class _Model:
         self.config = config
         self.batching, self.max_batch_size, self.batcher = config.batching, config.max_batch_size, config.batcher
         self.decoupled = config.decoupled
-        self.lock, self.free = threading.Lock(), list(functions)
+        self.free = queue.SimpleQueue()
+        for function in functions:
+            self.free.put(function)
 
     def triton_config(self, address, key):
         def tensor(t):
@@ -243,6 +248,7 @@ class Triton:
                 return
             self._ended.clear()
             self._folder = tempfile.mkdtemp(prefix="nereid-", dir=self._workspace)
+            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             try:
                 self._bound = _Bound(os.path.join(self._folder, "socket"), self._models, self._context)
                 options = {"strict_model_config": False, **self._security.options(), **self._config,
@@ -288,12 +294,13 @@ class Triton:
                 handle.stop()
             if bound is not None:
                 bound.close()
-                shutil.rmtree(self._folder, ignore_errors=True)
+                self._remove()
             self._ended.set()
             return handle is not None
 
     def is_alive(self):
-        return self.is_connected() and _core.truth(_core.c.ServerIsReady, self._handle)
+        handle = self._handle  # another thread may stop
+        return handle is not None and _core.truth(_core.c.ServerIsReady, handle)
 
     def is_connected(self):
         return self._handle is not None
@@ -340,8 +347,7 @@ class _Bound:
     def _serve(self, connection):
         with connection:
             model = self._models[connection.recv()]
-            with model.lock:
-                function = model.free.pop() if model.free else model.functions[0]
+            function = model.free.get()  # that of a process that ended is free when it has returned
             try:
                 with current(model, self._context):
                     while True:
@@ -349,27 +355,26 @@ class _Bound:
             except (EOFError, OSError):
                 pass  # the process has ended
             finally:
-                with model.lock:
-                    model.free.append(function)
+                model.free.put(function)
 
 
 def _answer(connection, model, function):
     """Takes requests, calls the function, and sends what it returns: for each request a dict, or one text for all. A
     decoupled model sends several of these, and None at the end."""
-    requests = [Request(*r) for r in connection.recv()]
-    try:
-        result = function(requests)
-        if not model.decoupled:
-            connection.send(_checked(model, requests, result))
-            return
-        for part in result if hasattr(result, "__next__") else [result]:
-            connection.send(_checked(model, requests, part))
-    except OSError:
-        raise
-    except Exception:
-        connection.send(traceback.format_exc())
+    for data in _answers(model, function, [Request(*r) for r in connection.recv()]):
+        connection.send_bytes(data)
     if model.decoupled:
         connection.send(None)
+
+
+def _answers(model, function, requests):
+    """Calls the function. It may raise any error, also those that a connection raises."""
+    try:
+        result = function(requests)
+        for part in result if model.decoupled and hasattr(result, "__next__") else [result]:
+            yield ForkingPickler.dumps(_checked(model, requests, part))
+    except Exception:
+        yield ForkingPickler.dumps(traceback.format_exc())
 
 
 def _checked(model, requests, result):
