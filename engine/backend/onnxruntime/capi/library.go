@@ -17,6 +17,8 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,15 +79,15 @@ var process struct {
 }
 
 // Open opens libonnxruntime and makes its environment, whose shared thread pool does not spin. The first library stays
-// open until the process exits: Open returns it again for the same path and fails for another one. Open calls only the
-// library's version function before it has checked the version.
+// open until the process exits: Open returns it again for the same path or another copy, and fails for another library.
+// Open calls only the library's version function before it has checked the version.
 // intra and inter are the sizes of the pool for work inside an operator and for operators that run in parallel, 0 for
 // the number of cores. Safe for concurrent use.
 func Open(path string, intra, inter int) (*Library, error) {
 	process.Lock()
 	defer process.Unlock()
 	if l := process.library; l != nil {
-		if l.Path != path {
+		if l.Path != path && !sameCopy(l.Path, path) {
 			return nil, fmt.Errorf("onnxruntime %s from %s is in use already; restart to use %s", l.Version,
 				l.Path, path)
 		}
@@ -118,6 +120,15 @@ func Open(path string, intra, inter int) (*Library, error) {
 	}
 	process.library = l
 	return l, nil
+}
+
+// unpacked is the name of a copy that the program unpacked. It has the version and a digest of the bytes.
+var unpacked = regexp.MustCompile(`^libonnxruntime-.+-[0-9a-f]{16}\.so$`)
+
+// sameCopy reports whether two paths are copies that have the same bytes. Several servers in one process, one after the
+// other, unpack the library into a folder of each.
+func sameCopy(a, b string) bool {
+	return filepath.Base(a) == filepath.Base(b) && unpacked.MatchString(filepath.Base(a))
 }
 
 func providers() ([]string, error) {
