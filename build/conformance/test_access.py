@@ -358,7 +358,8 @@ def test_H15_a_token_to_look_changes_nothing(folder):
         assert view(*infer)[0] == 403 and demo(*infer)[0] == 200, demo(*infer)
         delete = ["-X", "DELETE", "-H", "X-Nereid: 1"]
         for path, *options in [("/api/access",), ("/api/access/tokens", *NEW_TOKEN), ("/api/logs",), ("/api/support",),
-                               ("/api/requests/1/contents",), ("/api/models/sums/archive",), ("/api/webhook",),
+                               ("/api/requests/1/contents",), ("/api/requests/1/replay", *post({})),
+                               ("/api/models/sums/replay", *post({})), ("/api/models/sums/archive",), ("/api/webhook",),
                                ("/api/models/sums/unload", *post({})), ("/api/models/sums", *delete),
                                ("/api/models/sums/capture", *delete), ("/api/models/sums/inspection",),
                                ("/api/imports", *post({"path": str(folder / "models/sums")})),

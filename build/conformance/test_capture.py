@@ -285,3 +285,16 @@ def test_kept_requests_that_are_not_whole_say_why_they_are_not_sent_again(server
     assert "was too large to be kept" in got["differences"][0]["reason"] and not got["same"]
     page(server, "DELETE", "/models/kept/capture")
     page(server, "POST", f"/requests/{found['id']}/replay", {}, want=404)
+
+
+def test_a_kept_request_can_be_a_golden_request_that_versions_must_pass(scaled, tmp_path):
+    golden = {"data": [{"X": {"b64": base64.b64encode(struct.pack("<3f", 1, 2, 4)).decode(), "shape": [3]}}],
+              "validation_data": [{"Y": {"b64": base64.b64encode(struct.pack("<3f", 1, 2, 4)).decode(), "shape": [3]}}]}
+    save = {"text": json.dumps(golden), "golden": True}
+    assert [i["name"] for i in page(scaled, "PUT", "/models/kept/requests/one", save)["items"]] == ["one"]
+    page(scaled, "PUT", "/models/kept/requests/one", save, want=409)
+    page(scaled, "PUT", "/models/kept/requests/two", {"text": "{}", "golden": True}, want=400)
+    assert json.loads((tmp_path / "models" / "kept" / "golden" / "one.json").read_text()) == golden
+    assert page(scaled, "GET", "/models/kept/requests")["items"] == [], "it is no saved request of the page"
+    shown = page(scaled, "POST", "/models/kept/load")
+    assert not shown["ok"] and "one.json" in json.dumps(shown), "version 2 answers otherwise"

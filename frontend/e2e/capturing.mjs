@@ -42,17 +42,31 @@ async function contents({ base, page, report, model }) {
   await kept.scrollIntoViewIfNeeded();
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
+    await axe(page, report, `kept contents, ${colorScheme}`); // it waits for transitions
     await shot(page, `17-contents-${colorScheme}`);
-    await axe(page, report, `kept contents, ${colorScheme}`);
   }
   const size = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 800 });
   await kept.scrollIntoViewIfNeeded();
   await shot(page, "17-contents-phone");
+  await kept.getByRole("button", { name: "As curl or Python" }).click();
+  await kept.getByText("curl -X POST").waitFor();
+  await shot(page, "17-kept-code-phone");
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   report.check(wide <= 0, `the kept contents are ${wide} pixels too wide for a phone`);
   await page.setViewportSize(size);
   await page.emulateMedia({ colorScheme: null });
+  const golden = `kept_${Date.now().toString(36)}`;
+  await kept.getByRole("button", { name: "Save as a golden request" }).click();
+  await kept.getByLabel("Name").fill(golden);
+  await kept.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText(`Saved as golden/${golden}.json`).waitFor();
+  await kept.getByRole("button", { name: "Open in Try it" }).click();
+  await page.waitForURL(/\/try$/);
+  await page.locator("main textarea").first().waitFor();
+  const shown = await page.locator("main textarea").first().inputValue();
+  report.check(shown.startsWith("[0.5,0.5") && shown.length > 3000, `the form has the kept input: ${shown.slice(0, 40)}`);
+  await shot(page, "17-kept-try");
 }
 
 /** The last kept requests are sent again, from the model's page. */

@@ -27,4 +27,7 @@ type SaveRequest struct {
 	Text string `json:"text"`
 	// Replace a saved request of the same name.
 	Replace bool `json:"replace"`
+	// Golden: it goes into the folder golden, with the answer that a version must give before it serves; Text is as
+	// these files are. The reply then lists that folder.
+	Golden bool `json:"golden"`
 }

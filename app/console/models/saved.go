@@ -12,6 +12,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/folders"
 	"nereid/app/console/rest"
+	"nereid/engine/model"
 	"nereid/engine/repo"
 )
 
@@ -35,13 +36,13 @@ func (h *Handler) SavedRequests(r *http.Request) (out api.SavedRequests, err err
 		return out, err
 	}
 	defer root.Close()
-	out.Items, err = listSaved(root)
+	out.Items, err = listSaved(root, repo.RequestsFolder)
 	return out, err
 }
 
-// listSaved lists the saved requests in a model folder, at most maxSaved.
-func listSaved(root *os.Root) (list []api.SavedItem, err error) {
-	entries, err := fs.ReadDir(root.FS(), repo.RequestsFolder)
+// listSaved lists the saved requests in a folder of a model, at most maxSaved.
+func listSaved(root *os.Root, folder string) (list []api.SavedItem, err error) {
+	entries, err := fs.ReadDir(root.FS(), folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -98,13 +99,15 @@ func (h *Handler) SavedRequest(r *http.Request) (out api.SavedRequest, err error
 
 // SaveRequest writes a saved request into the model's folder. It reloads nothing.
 func (h *Handler) SaveRequest(r *http.Request, req *api.SaveRequest) (out api.SavedRequests, err error) {
-	name := r.PathValue("request")
-	if err := errors.Join(checkSavedName(name), checkSaved(req.Text)); err != nil {
+	name, folder, check := r.PathValue("request"), repo.RequestsFolder, checkSaved
+	if req.Golden {
+		folder, check = model.GoldenFolder, checkGolden
+	}
+	if err := errors.Join(checkSavedName(name), check(req.Text)); err != nil {
 		return out, err
 	}
-	model := r.PathValue("name")
-	defer h.Catalog.Lock(model)()
-	m, err := h.Catalog.Find(model)
+	defer h.Catalog.Lock(r.PathValue("name"))()
+	m, err := h.Catalog.Find(r.PathValue("name"))
 	if err == nil {
 		err = m.CheckEditable()
 	}
@@ -116,22 +119,40 @@ func (h *Handler) SaveRequest(r *http.Request, req *api.SaveRequest) (out api.Sa
 		return out, err
 	}
 	defer root.Close()
-	if err := root.Mkdir(repo.RequestsFolder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := root.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return out, err
 	}
-	file := path.Join(repo.RequestsFolder, name+savedExt)
+	file := path.Join(folder, name+savedExt)
 	if _, err := root.Lstat(file); err == nil && !req.Replace {
 		return out, rest.Errorf(api.CodeConflict, "model %q has a saved request %q already; choose another name, or "+
 			"replace it", m.Name, name)
-	} else if list, _ := listSaved(root); err != nil && len(list) >= maxSaved {
+	} else if list, _ := listSaved(root, folder); err != nil && len(list) >= maxSaved {
 		return out, rest.Errorf(api.CodeTooLarge, "model %q has %d saved requests; remove some from its folder %s",
-			m.Name, len(list), repo.RequestsFolder)
+			m.Name, len(list), folder)
 	}
 	if err := writeSaved(root, file, req.Text); err != nil {
 		return out, err
 	}
-	out.Items, err = listSaved(root)
+	out.Items, err = listSaved(root, folder)
 	return out, err
+}
+
+// checkGolden refuses a text that is no file of golden requests. Loading a version checks its tensors.
+func checkGolden(text string) error {
+	if len(text) > maxSavedBytes {
+		return rest.Errorf(api.CodeTooLarge, "the request has %d bytes; saved requests have at most %d", len(text),
+			maxSavedBytes)
+	}
+	var f struct {
+		Data       []map[string]json.RawMessage `json:"data"`
+		Validation []map[string]json.RawMessage `json:"validation_data"`
+	}
+	err := json.Unmarshal([]byte(text), &f)
+	if err != nil || len(f.Data) == 0 || len(f.Data) != len(f.Validation) {
+		return rest.Errorf(api.CodeInvalid, "the text is no file of golden requests: data and validation_data must be "+
+			"lists with as many requests as answers")
+	}
+	return nil
 }
 
 // checkSaved refuses a text that is no request.

@@ -1707,6 +1707,11 @@ export interface SaveRequest {
   text: string;
   /** Replace a saved request of the same name. */
   replace: boolean;
+  /**
+   * Golden: it goes into the folder golden, with the answer that a version must give before it serves; Text is as
+   * these files are. The reply then lists that folder.
+   */
+  golden: boolean;
 }
 
 /** Server answers GET /api/server. */

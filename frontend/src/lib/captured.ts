@@ -1,6 +1,8 @@
 // The kept contents of requests, for showing.
-import type { CapturedTensor } from "./api.gen";
-import { decode, sizes, type Element } from "./tryit/dtype";
+import type { CapturedTensor, RequestContents } from "./api.gen";
+import { t } from "./i18n/index.svelte";
+import { decode, encode, sizes, type Element } from "./tryit/dtype";
+import type { InputValue } from "./tryit/request";
 import { volume } from "./tryit/values";
 
 /** Bytes of a tensor that are looked at for its first values. */
@@ -29,4 +31,23 @@ function firstTexts(raw: Uint8Array, most: number): Element[] {
     at = end;
   }
   return out;
+}
+
+/** The request has all of its contents. A text says what lacks. */
+export const lacks = (c: RequestContents) => c.inputs.find((x) => x.leftOut)?.name ?? "";
+
+/** The inputs of a request that lacks none of them. It throws if one has bytes that are no text. */
+export function inputsOf(c: RequestContents): InputValue[] {
+  return c.inputs.map((x) => {
+    const raw = Uint8Array.from(atob(x.data), (ch) => ch.charCodeAt(0));
+    const data = decode(x.dataType, raw);
+    if (x.dataType === "BYTES" && encode("BYTES", data).some((b, i) => b !== raw[i])) throw new Error(t("input.of", { name: x.name, reason: t("saved.notText") }));
+    return { name: x.name, dataType: x.dataType, shape: x.shape, data };
+  });
+}
+
+/** A file with the request and its answer as a golden request: what a version must answer before it serves. */
+export function goldenOf(c: RequestContents): string {
+  const all = (list: readonly CapturedTensor[]) => Object.fromEntries(list.map((x) => [x.name, { b64: x.data, shape: x.shape }]));
+  return JSON.stringify({ data: [all(c.inputs)], validation_data: [all(c.outputs.filter((x) => !x.leftOut))] }, null, 1) + "\n";
 }

@@ -346,6 +346,26 @@ export class TryForm {
   }
 }
 
+/** Kept requests that "Try it" shall show, by model. */
+const handed = new Map<string, InputValue[]>();
+
+/** Gives the inputs of a request to the form of a model, which takes them when it is shown next. */
+export function hand(model: string, inputs: InputValue[]): void {
+  handed.set(model, inputs);
+}
+
+/** Takes the inputs that were handed to a form. It returns why they do not fit; empty: they do, or there are none. */
+export function takeHanded(form: TryForm): string {
+  const inputs = handed.get(form.model.name);
+  handed.delete(form.model.name);
+  try {
+    if (inputs) form.take({ inputs, classes: {}, sequence: null });
+    return "";
+  } catch (e) {
+    return errorText(e);
+  }
+}
+
 /** The forms that were used last, by model. */
 const kept = new Map<string, { signature: string; form: TryForm; end: () => void }>();
 const keptForms = 5;
