@@ -548,3 +548,54 @@ def test_B23_imports_from_another_disk_lose_and_leave_nothing(plain, tmp_path, o
 
 def test_B23_a_killed_import_from_another_disk_leaves_nothing_half_made(tmp_path, other_disk):
     kill_during_imports(tmp_path, other_disk / "models", 6, seed=3)
+
+
+def test_B9_B10_archives_that_leave_their_folder_or_fill_the_disk_are_refused(importer, plain, tmp_path):
+    """Nothing is written outside the folder of the import, and a bomb is not unpacked. A good one is taken."""
+    def zipped(*entries):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+            for name, content, mode in entries:
+                info = zipfile.ZipInfo(name)
+                info.external_attr, info.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+                z.writestr(info, content)
+        return out.getvalue()
+
+    def tarred(*entries):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as t:
+            for name, kind, target in entries:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, target
+                t.addfile(info)
+        return out.getvalue()
+
+    model, outside = ("m/1/model.onnx", plain[0], 0o100644), str(tmp_path / "evil")
+    inner = zipped(model)
+    cases = {
+        "climbs.zip": zipped(model, ("../evil", b"x", 0o100644)),
+        "later.zip": zipped(model, ("m/1/../../../evil", b"x", 0o100644)),
+        "absolute.zip": zipped(model, (outside, b"x", 0o100644)),
+        "backslash.zip": zipped(model, ("..\\evil", b"x", 0o100644)),
+        "through.zip": zipped(model, ("m/out", str(tmp_path).encode(), 0o120777), ("m/out/evil", b"x", 0o100644)),
+        "case.zip": zipped(model, ("m/1/Model.onnx", b"x", 0o100644)),
+        "many.zip": zipped(model, *((f"m/1/{n}", b"", 0o100644) for n in range(10_001))),
+        "nested.zip": zipped(("inner.zip", inner, 0o100644)),
+        "bomb.zip": zipped(("m/1/model.onnx", bytes(256 << 20), 0o100644)),
+        "climbs.tar.gz": tarred(("m/1/model.onnx", tarfile.REGTYPE, ""), ("../evil", tarfile.REGTYPE, "")),
+        "link.tar.gz": tarred(("m/out", tarfile.SYMTYPE, str(tmp_path)), ("m/out/evil", tarfile.REGTYPE, "")),
+        "hard.tar.gz": tarred(("m/1/model.onnx", tarfile.LNKTYPE, "/etc/hostname")),
+        "device.tar.gz": tarred(("m/1/model.onnx", tarfile.CHRTYPE, "")),
+    }
+    work = importer.server.work
+    for name, content in cases.items():
+        made = importer.ok("POST", "/api/imports", {})
+        importer.ok("PUT", f"/api/imports/{made['id']}/files/{name}", content)
+        answer = importer.call("POST", f"/api/imports/{made['id']}/analyze")
+        assert answer.status in (400, 413), (name, answer)
+        assert not list(work.rglob("evil")) and not list(tmp_path.rglob("evil")), name
+        unpacked = sum(p.stat().st_size for p in (work / "data/imports").rglob("*") if p.is_file()) - len(content)
+        assert unpacked < 80 << 20, (name, unpacked)
+        importer.ok("DELETE", f"/api/imports/{made['id']}")
+    assert not list((work / "data/imports").iterdir())
+    assert importer.stage({"good.zip": inner})["faults"] == []

@@ -2,6 +2,7 @@ package device
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -86,7 +87,8 @@ type Machine struct {
 	loads loads
 	tally tally
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex    // guards all below
+	reading  chan struct{} // closed when the driver has answered; nil: nobody asks it
 	read     time.Time
 	readings []Reading
 	errs     []error
@@ -185,40 +187,84 @@ func (m *Machine) MinCapability() float64 {
 	return m.o.MinCapability
 }
 
+// readLimit is how long Readings waits for the driver.
+const readLimit = time.Second
+
+var errHangs = errors.New("the driver does not answer")
+
 // Readings returns the state of each GPU, and for one that cannot be read the error. The readings are not older than
 // Options.ReadEvery. Energy counts from the start of this process. A GPU that can no longer be reached is logged
-// once, and again when it can be reached.
+// once, and again when it can be reached. So are all of them if the driver does not answer within a second.
 func (m *Machine) Readings() ([]Reading, []error) {
 	if m == nil || len(m.gpus) == 0 {
 		return nil, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.readings != nil && time.Since(m.read) < m.o.ReadEvery {
-		return slices.Clone(m.readings), slices.Clone(m.errs)
+	if m.readings == nil || time.Since(m.read) >= m.o.ReadEvery {
+		m.refresh()
 	}
-	m.read = time.Now()
+	return slices.Clone(m.readings), slices.Clone(m.errs)
+}
+
+// refresh asks the driver, unless an earlier question is open. m.mu is held, but not while it waits.
+func (m *Machine) refresh() {
 	if m.readings == nil {
 		m.readings, m.errs = make([]Reading, len(m.gpus)), make([]error, len(m.gpus))
 		m.energy = make([]float64, len(m.gpus))
 	}
-	for i, g := range m.gpus {
-		r, err := m.o.Driver.Read(g.UUID)
-		switch {
-		case err != nil && m.errs[i] == nil:
-			m.o.Log.Error("a GPU cannot be reached", "gpu", g.Index, "uuid", g.UUID, "name", g.Name, "err", err)
-		case err == nil && m.errs[i] != nil:
-			m.o.Log.Info("a GPU can be reached again", "gpu", g.Index, "uuid", g.UUID, "name", g.Name)
-		}
-		if r.Known&HasEnergy != 0 {
-			if m.energy[i] == 0 || r.Energy < m.energy[i] { // the first time, or the driver was loaded again
-				m.energy[i] = r.Energy
-			}
-			r.Energy -= m.energy[i]
-		}
-		m.readings[i], m.errs[i] = r, err
+	if m.reading == nil {
+		m.reading = make(chan struct{})
+		go m.ask(m.reading) // nothing ends a driver that hangs
 	}
-	return slices.Clone(m.readings), slices.Clone(m.errs)
+	reading := m.reading
+	m.mu.Unlock()
+	limit := time.NewTimer(readLimit)
+	defer limit.Stop()
+	select {
+	case <-reading:
+	case <-limit.C:
+	}
+	m.mu.Lock()
+	if m.reading == reading {
+		m.read = time.Now()
+		for i := range m.gpus {
+			m.set(i, Reading{}, errHangs)
+		}
+	}
+}
+
+// ask reads the state of each GPU from the driver.
+func (m *Machine) ask(done chan struct{}) {
+	found, errs := make([]Reading, len(m.gpus)), make([]error, len(m.gpus))
+	for i, g := range m.gpus {
+		found[i], errs[i] = m.o.Driver.Read(g.UUID)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read, m.reading = time.Now(), nil
+	for i := range m.gpus {
+		m.set(i, found[i], errs[i])
+	}
+	close(done)
+}
+
+// set keeps a reading. m.mu is held.
+func (m *Machine) set(i int, r Reading, err error) {
+	g := m.gpus[i]
+	switch {
+	case err != nil && m.errs[i] == nil:
+		m.o.Log.Error("a GPU cannot be reached", "gpu", g.Index, "uuid", g.UUID, "name", g.Name, "err", err)
+	case err == nil && m.errs[i] != nil:
+		m.o.Log.Info("a GPU can be reached again", "gpu", g.Index, "uuid", g.UUID, "name", g.Name)
+	}
+	if r.Known&HasEnergy != 0 {
+		if m.energy[i] == 0 || r.Energy < m.energy[i] { // the first time, or the driver was loaded again
+			m.energy[i] = r.Energy
+		}
+		r.Energy -= m.energy[i]
+	}
+	m.readings[i], m.errs[i] = r, err
 }
 
 // MemoryShare returns the share of a GPU's memory that is in use, 0 to 1. ok is false if that is not known.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,70 @@ func TestReadings(t *testing.T) {
 		}
 		if got := energy(5); got != 0 {
 			t.Errorf("energy %v J after the driver was loaded again", got)
+		}
+	})
+}
+
+// hanging is a driver whose reads wait while gate is not nil.
+type hanging struct {
+	*cards
+	mu   sync.Mutex
+	gate chan struct{}
+}
+
+func (h *hanging) Read(uuid string) (Reading, error) {
+	h.mu.Lock()
+	gate := h.gate
+	h.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return h.cards.Read(uuid)
+}
+
+func (h *hanging) set(gate chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gate = gate
+}
+
+// A driver that hangs holds up a caller for a second, and one call of the driver is under way.
+func TestADriverThatHangsIsLeftAlone_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := &hanging{cards: four(8)}
+		h.figure[h.gpus[0].UUID] = Reading{Known: HasUtilization, Utilization: 0.5}
+		m, err := NewMachine(Options{Driver: h, ReadEvery: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		h.set(gate)
+		time.Sleep(time.Second)
+		var callers sync.WaitGroup
+		for range 5 {
+			callers.Go(func() {
+				for range 3 {
+					begin := time.Now()
+					r, errs := m.Readings()
+					took := time.Since(begin)
+					if took > time.Second || len(r) != 1 || errs[0] == nil || r[0].Known != 0 {
+						t.Errorf("after %v: %v, %v; want an error within a second", took, r, errs)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		callers.Wait()
+		h.set(nil)
+		close(gate)
+		time.Sleep(2 * time.Second)
+		if r, errs := m.Readings(); errs[0] != nil || r[0].Utilization != 0.5 || h.reads != 3 {
+			t.Errorf("afterwards: %v, %v after %d calls; want the third", r, errs, h.reads)
+		}
+		if n := strings.Count(log.String(), "cannot be reached"); n != 1 ||
+			!strings.Contains(log.String(), "reached again") {
+			t.Errorf("the log says %s", &log)
 		}
 	})
 }
