@@ -10,7 +10,7 @@ from harness import REFERENCE
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the pages use nereid's commands")
 
 
-@pytest.mark.parametrize("page", ["streaming.md", "stateful.md", "ensembles-and-bls.md"])
+@pytest.mark.parametrize("page", ["streaming.md", "stateful.md", "ensembles-and-bls.md", "accelerating.md"])
 def test_the_page_works_as_written(tmp_path, page):
     assert len(tutorial.run(page, tmp_path)) > 3
 
