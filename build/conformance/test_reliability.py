@@ -1,17 +1,23 @@
 """The deliberate differences of docs/deviations.csv that improve reliability and need a complete server to test."""
 
+import contextlib
 import os
 import pathlib
+import socket
 import time
 
 import numpy as np
 import pytest
 import tritonclient.grpc as tg
 import tritonclient.http as th
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
+import http2
 import models
 from harness import REFERENCE, ROOT, Server, until
+from test_metrics import samples, scrape
+from test_options import address
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="docs/deviations.csv has Triton's answers")
 
@@ -123,3 +129,111 @@ def processes(pid):
         for child in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split():
             found += processes(int(child))
     return found
+
+
+RAISES = """    def execute(self, requests):
+        import os, sys, time
+        n = int(pb.get_input_tensor_by_name(requests[0], "INPUT0").as_numpy()[0])
+        if n == 1:
+            raise ValueError("not this one")
+        if n == 2:
+            sys.exit("gone")
+        if n == 3:
+            raise SystemExit(4)
+        if n == 4:
+            while not os.path.exists("HERE/open"):
+                time.sleep(0.01)
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+def test_D1_what_execute_raises_fails_its_batch_with_the_text(tmp_path):
+    """The process stays, and the next request is answered."""
+    python_model(tmp_path / "models", "raises", RAISES)
+    with Server(tmp_path / "models", tmp_path) as s:
+        before = processes(s.process.pid)
+        with th.InferenceServerClient(s.http) as h, tg.InferenceServerClient(s.grpc) as g:
+            for c, module in (h, th), (g, tg):
+                for n, text in (1, "ValueError: not this one"), (2, "SystemExit: gone"), (3, "SystemExit: 4"):
+                    with pytest.raises(InferenceServerException, match=text):
+                        c.infer("raises", one_of(module, n))
+                    assert c.infer("raises", one_of(module, 9)).as_numpy("OUTPUT0").tolist() == [9]
+        assert processes(s.process.pid) == before
+
+
+def one_of(module, value):
+    i = module.InferInput("INPUT0", [1], "INT32")
+    i.set_data_from_numpy(np.array([value], np.int32))
+    return [i]
+
+
+def held(server):
+    """What requests may hold: goroutines, descriptors of all processes, and requests that wait."""
+    found = samples(scrape(server))
+    descriptors = {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in processes(server.process.pid)}
+    return found["nereid_goroutines"], descriptors, found['nv_inference_pending_request_count{model="raises",version="1"}']
+
+
+def test_A22_clients_that_leave_leave_nothing(tmp_path):
+    """In the header, in the body, while a request waits, while one is executed, and before the answer is read."""
+    python_model(tmp_path / "models", "raises", RAISES.replace("HERE", str(tmp_path)))
+    with Server(tmp_path / "models", tmp_path / "work") as s, th.InferenceServerClient(s.http) as c:
+        assert c.infer("raises", one(9)).as_numpy("OUTPUT0").tolist() == [9]
+        text = lambda n: b'{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[1],"data":[%d]}]}' % n
+        whole = lambda n: b"POST /v2/models/raises/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(
+            text(n)) + text(n)
+        message = infer_message(4)
+        files = {p for p in (tmp_path / "work/data").rglob("*")} | set(os.listdir("/dev/shm"))
+        until(lambda: held(s)[2] == 0, 60, "a request waits")
+        begin = held(s)
+        for _ in range(5):
+            left = []
+            for data in whole(4)[:20], whole(4)[:-5], whole(4), whole(4), whole(9):
+                left.append(socket.create_connection(address(s.http)))
+                left[-1].sendall(data)
+            for whatever in "header", "body", "executes", "waits":
+                stream = http2.Connection(s.grpc)
+                left.append(stream)
+                if whatever == "header":
+                    stream.send(http2.headers(1, http2.INFER)[:15])
+                else:
+                    stream.message(stream.open(http2.INFER), message[:None if whatever != "body" else -3],
+                                   end=whatever != "body")
+            until(lambda: held(s)[2] >= 3, 60, "nothing waits", lambda: str(held(s)))
+            for connection in left:
+                connection.close()
+        (tmp_path / "open").touch()
+
+        def settled():
+            goroutines, descriptors, pending = held(s)
+            return goroutines <= begin[0] + 2 and descriptors == begin[1] and pending == 0
+
+        until(settled, 60, f"something is left: {begin}", lambda: str(held(s)))
+        assert {p for p in (tmp_path / "work/data").rglob("*")} | set(os.listdir("/dev/shm")) <= files
+        assert c.infer("raises", one(9)).as_numpy("OUTPUT0").tolist() == [9]
+
+
+def infer_message(value):
+    request = service_pb2.ModelInferRequest(model_name="raises", raw_input_contents=[np.int32(value).tobytes()])
+    request.inputs.add(name="INPUT0", datatype="INT32", shape=[1])
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize("flood", ["resets", "continuations", "pings"])
+def test_A13_floods_end_their_connection(tmp_path, flood):
+    """Long before the attacker is done. Other clients of the port are served."""
+    python_model(tmp_path / "models", "raises", RAISES)
+    with Server(tmp_path / "models", tmp_path) as s, tg.InferenceServerClient(s.grpc) as other:
+        with http2.Connection(s.grpc) as c:
+            with contextlib.suppress(ConnectionError):
+                for n in range(200_000):
+                    if flood == "resets":
+                        stream = c.open(http2.LIVE)
+                        c.send(http2.frame(3, 0, stream, b"\0\0\0\x08"))
+                    elif flood == "pings":
+                        c.send(http2.frame(6, 0, 0, bytes(8)))
+                    else:  # a header block that does not end
+                        c.send(http2.frame(9 if n else 1, 0, 1, b"" if n else http2.header_block(http2.LIVE)))
+                pytest.fail("the connection is open after 200,000 frames")
+        assert other.infer("raises", one_of(tg, 9)).as_numpy("OUTPUT0").tolist() == [9]

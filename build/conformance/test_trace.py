@@ -169,11 +169,16 @@ def test_B015_B067_malformed(settings, change, text):
 
 
 def test_A20_trace_file_cannot_be_set(settings, tmp_path):
-    for name in ("/etc/nereid-trace", "../trace", str(tmp_path / "x"), "/dev/null"):
+    there = tmp_path / "there"
+    there.write_text("precious")
+    for name in ("/etc/nereid-trace", "../trace", str(tmp_path / "x"), str(there), "/dev/null"):
         with pytest.raises(InferenceServerException,
                            match="trace file location can not be updated through network protocol"):
             settings.update({"trace_file": name})
-    assert settings.trace() == START and not list(tmp_path.iterdir())
+        with pytest.raises(InferenceServerException):
+            settings.update({"trace_file": name}, "sums")
+    assert settings.trace() == settings.trace("sums") == START
+    assert list(tmp_path.iterdir()) == [there] and there.read_text() == "precious"
 
 
 def test_R7_DV45_unknown_trace_level_and_setting(settings):
