@@ -103,12 +103,16 @@ func (f *folders) read(model string, id int64) ([]byte, error) {
 	return os.ReadFile(filepath.Join(f.pathOf(model), strconv.FormatInt(id, 10)+ext))
 }
 
+// exists reports whether a model has a folder.
+func (f *folders) exists(model string) bool {
+	_, err := os.Stat(f.pathOf(model))
+	return err == nil
+}
+
 // has reports whether there is a file. It remembers nothing of a model without files: clients choose names.
 func (f *folders) has(model string, id int64) bool {
-	if f.known[model] == nil {
-		if _, err := os.Stat(f.pathOf(model)); err != nil {
-			return false
-		}
+	if f.known[model] == nil && !f.exists(model) {
+		return false
 	}
 	d, err := f.of(model)
 	if err != nil {

@@ -303,6 +303,13 @@ func (r *Recorder) Status(model string) (out Status, err error) {
 	return out, nil
 }
 
+// Knows reports whether a model is captured, or was and its contents are there.
+func (r *Recorder) Knows(model string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.models[model] != nil || r.folders.exists(model)
+}
+
 // Kept reports whether the contents of a request are there, or will be in a moment.
 func (r *Recorder) Kept(model string, id int64) bool {
 	if _, ok := r.waiting.Load(id); ok {

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import shutil
+import sqlite3
 import stat
 import struct
 
@@ -298,3 +300,36 @@ def test_a_kept_request_can_be_a_golden_request_that_versions_must_pass(scaled, 
     assert page(scaled, "GET", "/models/kept/requests")["items"] == [], "it is no saved request of the page"
     shown = page(scaled, "POST", "/models/kept/load")
     assert not shown["ok"] and "one.json" in json.dumps(shown), "version 2 answers otherwise"
+
+
+def test_captures_of_a_model_that_was_removed_by_hand_can_be_seen_and_removed(server, tmp_path):
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    send(server, "words that stay")
+    wait(server, kept=1)
+    request = listed(server, 1)[0]
+    assert server.stop() == 0
+    shutil.rmtree(tmp_path / "models" / "kept")
+    server.start()
+    assert status(server)["kept"] == 1
+    assert text_of(page(server, "GET", f"/requests/{request['id']}/contents")["inputs"][0]) == "words that stay"
+    page(server, "PUT", "/models/kept/capture", {"on": True}, want=404)
+    gone = page(server, "DELETE", "/models/kept/capture")
+    assert (gone["on"], gone["kept"]) == (False, 0)
+    assert [p for p in (server.work / "data" / "captures").rglob("*") if p.is_file()] == []
+    page(server, "DELETE", "/models/kept/capture", want=404)
+
+
+def test_H16_a_capture_whose_time_ended_while_the_server_was_down_keeps_nothing(server):
+    page(server, "PUT", "/models/kept/capture", {"on": True})
+    assert server.stop() == 0
+    with sqlite3.connect(next((server.work / "data").glob("*.db"))) as db:
+        (text,) = db.execute("SELECT value FROM setting WHERE key = 'capture.kept'").fetchone()
+        settings = {**json.loads(text), "until": "2026-01-01T00:00:00Z"}
+        assert db.execute("UPDATE setting SET value = ? WHERE key = 'capture.kept'",
+                          (json.dumps(settings),)).rowcount == 1
+    db.close()
+    server.start()
+    assert not status(server)["on"]
+    send(server, "too-late")
+    assert not listed(server, 1)[0]["kept"]
+    assert status(server)["kept"] == 0

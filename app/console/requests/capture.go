@@ -20,7 +20,11 @@ func (h *Handler) GetCapture(r *http.Request) (out api.Capture, err error) {
 	if err := h.checkCapture(r); err != nil {
 		return out, err
 	}
-	s, err := h.Capture.Status(r.PathValue("name"))
+	return h.stateOf(r.PathValue("name"))
+}
+
+func (h *Handler) stateOf(model string) (out api.Capture, err error) {
+	s, err := h.Capture.Status(model)
 	if err != nil {
 		return out, err
 	}
@@ -37,7 +41,11 @@ func (h *Handler) checkCapture(r *http.Request) error {
 		return rest.Errorf(api.CodeUnsupported, "contents are captured only where requests are recorded, and where "+
 			"models have no namespaces; see --record-requests and --model-namespacing")
 	}
-	_, err := h.Catalog.Find(r.PathValue("name"))
+	name := r.PathValue("name")
+	_, err := h.Catalog.Find(name)
+	if err != nil && h.Capture.Knows(name) {
+		return nil // its folder was removed by hand
+	}
 	return err
 }
 
@@ -49,6 +57,9 @@ func (h *Handler) SetCapture(r *http.Request, req *api.SetCapture) (out api.Capt
 	name, text := r.PathValue("name"), "contents of requests are not captured any more"
 	var s *capture.Settings
 	if req.On {
+		if _, err := h.Catalog.Find(name); err != nil {
+			return out, err
+		}
 		text = "contents of requests are captured"
 		minutes := max(-1, min(cmp.Or(req.Minutes, 60), 1+int64(capture.MaxTime/time.Minute)))
 		now := time.Now()
@@ -65,17 +76,22 @@ func (h *Handler) SetCapture(r *http.Request, req *api.SetCapture) (out api.Capt
 	return h.GetCapture(r)
 }
 
-// ForgetCapture removes what was captured of a model.
+// ForgetCapture removes what was captured of a model. If there is no such model any more, its capture ends, too.
 func (h *Handler) ForgetCapture(r *http.Request) (out api.Capture, err error) {
 	if err := h.checkCapture(r); err != nil {
 		return out, err
 	}
-	if err := h.Capture.Forget(r.PathValue("name")); err != nil {
+	name := r.PathValue("name")
+	if _, gone := h.Catalog.Find(name); gone != nil {
+		err = h.Capture.Drop(r.Context(), name)
+	} else {
+		err = h.Capture.Forget(name)
+	}
+	if err != nil {
 		return out, err
 	}
-	h.Recorder.Event(history.Event{Kind: history.Capture, Model: r.PathValue("name"),
-		Text: "captured contents were removed"})
-	return h.GetCapture(r)
+	h.Recorder.Event(history.Event{Kind: history.Capture, Model: name, Text: "captured contents were removed"})
+	return h.stateOf(name)
 }
 
 // contents reads what was captured of the request that the path names.
