@@ -351,12 +351,20 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 	}
 	seen := map[string]string{"the log": r.out.String(), "the history": events, "the access settings": state,
 		"the server's state": srv}
-	for _, name := range []string{store.FileName, store.FileName + "-wal", "lock"} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
+	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
 		}
-		seen[name] = string(b)
+		b, err := os.ReadFile(path)
+		if len(b) > 0 {
+			seen[path] = string(b)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if seen[filepath.Join(dir, store.FileName)] == "" || seen[filepath.Join(dir, access.FileName)] == "" {
+		t.Errorf("the data folder has no database or no tokens: %d files were read", len(seen))
 	}
 	cmdline, err := os.ReadFile("/proc/self/cmdline")
 	if err != nil {

@@ -18,6 +18,10 @@ export async function hardening({ base, page, report, model }) {
     await page.getByText(bad).first().waitFor();
     await clean("an event of the history");
 
+    await page.goto(`${base}/#/logs`);
+    await page.getByText("onerror").last().waitFor();
+    await clean("a line of the log");
+
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-e2e-"));
     try {
       const file = path.join(dir, `${bad.replaceAll("/", "")}.onnx`);
