@@ -139,6 +139,16 @@ func (s *server) openCache() error {
 			return err
 		}
 		s.cache = shared
+	case o.Library != "":
+		if o.Directory == "" {
+			return status.Errorf(status.InvalidArg, "the cache '%s' needs --cache-directory, the folder with its "+
+				"library; the caches local and redis are built in", o.Library)
+		}
+		library, err := s.backends.OpenCache(o, s.log)
+		if err != nil {
+			return err
+		}
+		s.cache = library
 	}
 	return nil
 }

@@ -289,7 +289,7 @@ func (s *server) shutdown() {
 		s.engine.Close(ctx)
 	}
 	if c, ok := s.cache.(io.Closer); ok {
-		failed("closing the redis cache failed", c.Close())
+		failed("closing the response cache failed", c.Close())
 	}
 	if s.backends != nil {
 		failed("closing the backends failed", s.backends.Close())

@@ -40,6 +40,8 @@ type Set struct {
 	GPUMemory *gpumem.Memory  // nil: there is no GPU
 
 	launcher  *worker.Launcher
+	program   string   // runs processes
+	env       []string // names of variables that processes get
 	closeCUDA func()
 }
 
@@ -74,6 +76,7 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 			return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
 		}
 	}
+	s.program, s.env = exe, c.Backends.Env
 	ort, cache := c.Backends.ONNXRuntime, filepath.Join(dataDir, "runtime")
 	ort.RuntimeFolder, ort.CacheFolder = filepath.Join(cache, "onnxruntime"), cache
 	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, []string{exe, "worker"}
@@ -147,14 +150,25 @@ func (s *Set) Close() error {
 	return nil
 }
 
+// OpenCache opens a response cache that comes as a library of Triton's. The caller closes it.
+func (s *Set) OpenCache(o options.ResponseCache, log *slog.Logger) (*triton.Cache, error) {
+	return triton.NewCache(triton.CacheOptions{
+		Directory: o.Directory, Name: o.Library, Settings: o.Settings, Env: s.env, Log: log,
+		Worker: []string{s.program, "worker", triton.CacheWorkerName},
+	})
+}
+
 // ServeWorker runs in the process of a model. args name the backend; none is ONNX Runtime.
 func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if len(args) == 0 {
 		return onnxruntime.ServeWorker(ctx, log)
 	}
-	if args[0] == triton.WorkerName {
+	switch args[0] {
+	case triton.WorkerName:
 		return triton.ServeWorker(ctx, log)
+	case triton.CacheWorkerName:
+		return triton.ServeCache(ctx, log)
 	}
 	return runtime.ServeWorker(ctx, args[0], log)
 }

@@ -102,10 +102,14 @@ func (c *Config) setPython(key, value string) error {
 type ResponseCache struct {
 	Size  int64             // bytes of the cache in this process; 0: there is none
 	Redis map[string]string // settings of the cache in a Redis server; nil: there is none
+	// Library is the name of a cache library in Directory, with its settings; "": there is none.
+	Library   string
+	Settings  map[string]string
+	Directory string
 }
 
 // On reports whether there is a cache.
-func (r *ResponseCache) On() bool { return r.Size > 0 || r.Redis != nil }
+func (r *ResponseCache) On() bool { return r.Size > 0 || r.Redis != nil || r.Library != "" }
 
 // cacheConfig reads "<cache>,<key>=<value>", a value of --cache-config.
 func (c *Config) cacheConfig(v string) error {
@@ -120,17 +124,30 @@ func (c *Config) cacheConfig(v string) error {
 	case name == "redis":
 		return c.ResponseCache.setRedis(key, value)
 	case name != "local":
-		return fmt.Errorf("the cache %q is not supported; use local,size=<bytes> or redis,host=<name>", name)
+		return c.ResponseCache.setLibrary(name, key, value)
 	case key != "size":
 		return fmt.Errorf("the local cache has no setting %q; it has size", key)
 	}
 	return c.cacheSize(value, "response-cache-byte-size")
 }
 
+// setLibrary adds a setting of a cache library. The start of the server checks whether it is there.
+func (r *ResponseCache) setLibrary(name, key, value string) error {
+	switch {
+	case name == "":
+		return errors.New("the cache has no name; write local,size=<bytes>, redis,host=<name> or <name>,key=value")
+	case r.Size > 0 || r.Redis != nil || r.Library != "" && r.Library != name:
+		return errors.New("there is another response cache already; leave one of the two out")
+	}
+	r.Library = name
+	put(&r.Settings, key, value)
+	return nil
+}
+
 // setRedis adds a setting of the Redis cache. The start of the server checks whether all needed ones are there.
 func (r *ResponseCache) setRedis(key, value string) error {
-	if r.Size > 0 {
-		return errors.New("the response cache is a local one already; leave one of the two out")
+	if r.Size > 0 || r.Library != "" {
+		return errors.New("the response cache is another one already; leave one of the two out")
 	}
 	put(&r.Redis, key, value)
 	if key == "cert" || key == "key" { // these two need each other
@@ -144,8 +161,8 @@ func (c *Config) cacheSize(v, other string) error {
 	if c.given[other] != "" && c.given[other] != "0" {
 		return errors.New("the response cache is set by --" + other + " already; leave one of the two out")
 	}
-	if c.ResponseCache.Redis != nil {
-		return errors.New("the response cache is in a redis server already; leave one of the two out")
+	if c.ResponseCache.Redis != nil || c.ResponseCache.Library != "" {
+		return errors.New("the response cache is in a redis server or a library already; leave one of the two out")
 	}
 	n, err := strconv.ParseInt(v, 10, 46)
 	if err != nil || n <= 0 {

@@ -367,7 +367,7 @@ func TestTritonserverOptions(t *testing.T) {
 			check: withoutEffect("repoagent-directory")},
 		{name: "--cache-config", args: []string{"--cache-config=local,size=1048576"},
 			check: func(c *Config) bool { return c.ResponseCache.Size == 1<<20 },
-			refused: []string{"--cache-config=memcached,host=x", "--cache-config=redis,hots=x",
+			refused: []string{"--cache-config=,host=x", "--cache-config=memcached", "--cache-config=redis,hots=x",
 				"--cache-config=redis,port=x", "--cache-config=local,size=0", "--cache-config=local,size=x",
 				"--cache-config=local,nosuch=1", "--cache-config=local"}},
 		{name: "--cache-config of redis", args: []string{"--cache-config=redis,host=x",
@@ -376,8 +376,11 @@ func TestTritonserverOptions(t *testing.T) {
 				return c.ResponseCache.Size == 0 && c.ResponseCache.Redis["host"] == "x" &&
 					c.ResponseCache.Redis["port"] == "7"
 			}},
-		{name: "--cache-directory", args: []string{"--cache-directory=/x"},
-			check: withoutEffect("cache-directory")},
+		{name: "--cache-directory", args: []string{"--cache-directory=/x", "--cache-config=own,size=7"},
+			check: func(c *Config) bool {
+				r := c.ResponseCache
+				return r.Directory == "/x" && r.Library == "own" && r.Settings["size"] == "7" && r.On()
+			}},
 		{name: "--rate-limit", args: []string{"--rate-limit=execution_count"},
 			check:   func(c *Config) bool { return c.RateLimit.On && c.Engine.RateLimiter != nil },
 			refused: []string{"--rate-limit=on"}},
@@ -636,6 +639,9 @@ func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
 		{"--cache-config=local,size=1000", "--response-cache-byte-size=1000"},
 		{"--cache-config=local,size=1000", "--cache-config=redis,host=x"},
 		{"--cache-config=redis,host=x", "--cache-config=local,size=1000"},
+		{"--cache-config=redis,host=x", "--cache-config=own,size=1000"},
+		{"--cache-config=own,size=1000", "--cache-config=local,size=1000"},
+		{"--cache-config=own,size=1000", "--cache-config=other,size=1000"},
 		{"--response-cache-byte-size=1000", "--cache-config=local,size=1000"},
 	} {
 		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil ||

@@ -240,10 +240,13 @@ func (c *Config) backendOptions() []option {
 		ignored("repoagent-directory", "path",
 			"The repository agents are built in; libraries of Triton's agent interface are not loaded.", anyText),
 		opt("cache-config", "cache,key=value",
-			"The response cache of the models that enable it in their configuration: local,size=<bytes>, or redis "+
-				"with host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, "+
+			"The response cache of the models that enable it in their configuration: local,size=<bytes>, a library "+
+				"of --cache-directory with its settings, or redis with host, port, user, password, db, "+
+				"connect_timeout, socket_timeout, pool_size, wait_timeout, "+
 				"tls_enabled, cert, key, cacert, cacert_dir, sni (several times). Default: none.", c.cacheConfig),
-		ignored("cache-directory", "path", "Caches are built in.", anyText),
+		opt("cache-directory", "path",
+			"A folder with a folder for each cache library: <name>/libtritoncache_<name>.so. The caches local and "+
+				"redis are built in.", text(&c.ResponseCache.Directory)),
 		opt("rate-limit", "off|execution_count",
 			"execution_count: instances wait for the resources of their rate_limiter, by priority. Default: off.",
 			c.rateLimit),

@@ -41,6 +41,21 @@ type Library struct{ entries C.nt_entries }
 // Open opens a backend library. It finds the API under each of the sonames. Without sonames it names no library, and
 // finds the API because the stub is global. Errors: InvalidArg with the loader's text, or when it is not a backend.
 func Open(path string, sonames []string) (*Library, error) {
+	handle, err := openLibrary(path, sonames)
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "the backend library %s cannot be opened: %w", path, err)
+	}
+	l := &Library{}
+	C.nt_find_entries(handle, &l.entries)
+	if l.entries.execute == nil {
+		return nil, status.Errorf(status.InvalidArg,
+			"%s is not a backend: it has no function TRITONBACKEND_ModelInstanceExecute", path)
+	}
+	return l, nil
+}
+
+// openLibrary opens a library that finds the API under each of the sonames.
+func openLibrary(path string, sonames []string) (unsafe.Pointer, error) {
 	var symbols []Symbol
 	for _, f := range Functions() {
 		symbols = append(symbols, f.Symbol)
@@ -53,17 +68,7 @@ func Open(path string, sonames []string) (*Library, error) {
 			return nil, err
 		}
 	}
-	handle, err := open(path, false)
-	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "the backend library %s cannot be opened: %w", path, err)
-	}
-	l := &Library{}
-	C.nt_find_entries(handle, &l.entries)
-	if l.entries.execute == nil {
-		return nil, status.Errorf(status.InvalidArg,
-			"%s is not a backend: it has no function TRITONBACKEND_ModelInstanceExecute", path)
-	}
-	return l, nil
+	return open(path, false)
 }
 
 // openStub opens the object with a soname, which stays.
