@@ -212,6 +212,9 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 		x.parser.Regions = nil
 	}
 	form.Binary, err = x.parser.Infer(r, buf, body, jsonLength)
+	if x.fromVisitor {
+		r.Priority = 0 // a visitor does not overtake others
+	}
 	return form, err
 }
 
