@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"nereid/app/backends"
 	"nereid/app/command"
@@ -241,7 +243,9 @@ func lists(shapes [][]int64) (out []api.List[int64]) {
 // printInspection prints the report for people.
 func printInspection(w io.Writer, x *api.Inspection) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
 	line("file", "%s, %s", x.File, size(x.FileBytes))
 	line("format", "IR %d, %s, made by %s", x.IRVersion, opsets(x.Opsets), cmp.Or(x.Producer, "a program without name"))
 	for _, p := range x.Inputs {
@@ -267,6 +271,16 @@ func printInspection(w io.Writer, x *api.Inspection) error {
 	return t.Flush()
 }
 
+// printable replaces what is no printable character. Names in a file must not control the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
 func printRun(line func(name, format string, args ...any), r *api.InspectedRun) {
 	line("run", "%s median of %d (%s to %s), inputs %v", micro(r.MedianUs), r.Runs, micro(r.BestUs),
 		micro(r.WorstUs), r.Shapes)
@@ -275,8 +289,8 @@ func printRun(line func(name, format string, args ...any), r *api.InspectedRun) 
 		line("work", "%s of products in a run, %s a second", flop(float64(r.FLOPs)),
 			flop(float64(r.FLOPs)/max(r.MedianUs, 1)*1e6))
 	}
-	for provider, n := range r.Providers {
-		line("provider", "%s: %d nodes", provider, n)
+	for _, provider := range slices.Sorted(maps.Keys(r.Providers)) {
+		line("provider", "%s: %d nodes", provider, r.Providers[provider])
 	}
 	for i, op := range r.Operators {
 		if i == 10 {

@@ -12,18 +12,21 @@ import (
 const (
 	// MaxNodes is how many nodes of a graph ReadGraph returns.
 	MaxNodes    = 5000
-	maxListed   = 16  // elements of a list that the text of an attribute has
-	maxShown    = 200 // bytes of a text that is shown
+	maxParts    = 40 * MaxNodes // inputs, outputs and attributes of all nodes; a name of one byte takes 16 in memory
+	maxListed   = 16            // elements of a list that the text of an attribute has
+	maxShown    = 200           // bytes of a text that is shown
 	maxNodeText = 64 << 10
 )
 
 // Graph are the nodes of a model file in their order, without those of inner graphs.
 type Graph struct {
-	Nodes           []Node // at most MaxNodes
+	Nodes           []Node // at most MaxNodes, and fewer if they have very many inputs, outputs and attributes
 	Count           int    // of all nodes
 	Inputs, Outputs []string
 	// Weights are the initializers by name, each as its data type and shape: "FP32 [64, 3, 7, 7]".
 	Weights map[string]string
+
+	parts int // of Nodes
 }
 
 // Node is a node of a graph.
@@ -65,11 +68,13 @@ func (c *checker) graphPart(g *Graph, f field) error {
 	}
 	switch f.number {
 	case 1: // node
-		if g.Count++; g.Count > MaxNodes {
+		if g.Count++; g.Count > MaxNodes || g.parts >= maxParts {
 			return nil
 		}
-		n, err := c.graphNode(f)
-		g.Nodes = append(g.Nodes, n)
+		n, err := c.graphNode(f, maxParts-g.parts)
+		if g.parts += n.parts(); g.parts < maxParts {
+			g.Nodes = append(g.Nodes, n)
+		}
 		return err
 	case 5: // initializer
 		var t tensorInfo
@@ -108,10 +113,12 @@ func (t *tensorInfo) text() string {
 	return name + " [" + strings.Join(dims, ", ") + "]"
 }
 
-// graphNode reads a NodeProto.
-func (c *checker) graphNode(at field) (n Node, err error) {
+func (n *Node) parts() int { return len(n.Inputs) + len(n.Outputs) + len(n.Attributes) }
+
+// graphNode reads a NodeProto up to this many parts.
+func (c *checker) graphNode(at field, most int) (n Node, err error) {
 	err = c.fields(at.off, at.end, func(f field) (err error) {
-		if f.wire != 2 {
+		if f.wire != 2 || n.parts() >= most {
 			return nil
 		}
 		var text string

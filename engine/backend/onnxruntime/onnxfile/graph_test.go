@@ -81,6 +81,19 @@ func TestReadGraphIsBounded(t *testing.T) {
 	}
 }
 
+// A file of a few bytes for each input could take many times its size in memory.
+func TestReadGraphBoundsTheInputsOfNodes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	small := message(1, message(1, []byte("x")))
+	large := message(1, slices.Repeat(message(1), maxParts))
+	if err := os.WriteFile(path, message(7, slices.Concat(small, large, small)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := ReadGraph(path); err != nil || g.Count != 3 || len(g.Nodes) != 1 {
+		t.Errorf("%d of %d nodes, %v", len(g.Nodes), g.Count, err)
+	}
+}
+
 // FuzzReadGraph checks that no input leads to a panic, here and in Describe.
 func FuzzReadGraph(f *testing.F) {
 	f.Add(everyAttribute())
