@@ -273,6 +273,13 @@ def test_kept_requests_are_sent_to_another_version_and_the_answers_are_compared(
     assert len(again) == 4 and not any(r["kept"] for r in again)
     assert status(scaled)["kept"] == 3
 
+    page(scaled, "PUT", "/models/kept/capture", {"on": True, "leaveOut": ["NAME"]})
+    assert scale(1, 2, 4) == 200
+    wait(scaled, kept=4)
+    part = page(scaled, "POST", f"/requests/{listed(scaled, 8)[0]['id']}/replay", {"version": "1"})
+    assert part["compared"] and part["same"], "what was left out is no difference"
+    assert part["differences"][1]["reason"] == "the kept answer is without this output: a rule left it out"
+
 
 def test_kept_requests_that_are_not_whole_say_why_they_are_not_sent_again(server):
     page(server, "PUT", "/models/kept/capture", {"on": True, "maxBytes": 20})
@@ -284,7 +291,11 @@ def test_kept_requests_that_are_not_whole_say_why_they_are_not_sent_again(server
     wait(server, kept=2)
     found = listed(server, 2)[0]
     got = page(server, "POST", f"/requests/{found['id']}/replay", {})
-    assert "was too large to be kept" in got["differences"][0]["reason"] and not got["same"]
+    assert "was too large to be kept" in got["differences"][0]["reason"] and not got["compared"]
+    send(server, "word", parameters={"sequence_id": 5, "sequence_start": True})
+    wait(server, kept=3)
+    found = next(r for r in listed(server, 4) if r["protocol"] == "http")
+    assert "part of a sequence" in page(server, "POST", f"/requests/{found['id']}/replay", {}, want=400)["error"]
     page(server, "DELETE", "/models/kept/capture")
     page(server, "POST", f"/requests/{found['id']}/replay", {}, want=404)
 

@@ -96,7 +96,8 @@ type Replay struct {
 	Error  string `json:"error"`
 	// Ms is the time until the new answer was complete.
 	Ms float64 `json:"ms"`
-	// Compared: both answers have outputs. Same: all outputs that the kept answer has are equal.
+	// Compared: both answers have an output. Same: all outputs are equal, but for those that were left out of the kept
+	// answer.
 	Compared bool `json:"compared"`
 	Same     bool `json:"same"`
 	// Differences are those of the outputs of the kept answer.

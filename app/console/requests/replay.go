@@ -137,14 +137,23 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, o
 	if outputs {
 		out.Outputs = newOutputs(answer.Outputs)
 	}
-	if len(c.Outputs) > 0 && answer.Error == "" {
-		out.Compared = true
+	if answer.Error == "" {
 		out.Differences = differencesOf(c.Outputs, answer.Outputs)
-		out.Same = !slices.ContainsFunc(out.Differences, func(d api.OutputDifference) bool {
-			return d.Reason != "" || d.Differing > 0
-		})
+		out.Compared, out.Same = verdict(c.Outputs, out.Differences)
 	}
 	return out, nil
+}
+
+// verdict says whether outputs of the kept answer were compared, and whether these are equal.
+func verdict(kept []capture.Tensor, differences []api.OutputDifference) (compared, same bool) {
+	same = true
+	for i, d := range differences {
+		if kept[i].LeftOut == "" {
+			compared = true
+			same = same && d.Reason == "" && d.Differing == 0
+		}
+	}
+	return compared, compared && same
 }
 
 // reasons say why an output is left out.

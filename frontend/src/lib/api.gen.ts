@@ -293,7 +293,10 @@ export interface Replay {
   error: string;
   /** Ms is the time until the new answer was complete. */
   ms: number;
-  /** Compared: both answers have outputs. Same: all outputs that the kept answer has are equal. */
+  /**
+   * Compared: both answers have an output. Same: all outputs are equal, but for those that were left out of the kept
+   * answer.
+   */
   compared: boolean;
   same: boolean;
   /** Differences are those of the outputs of the kept answer. */

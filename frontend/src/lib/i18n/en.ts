@@ -264,7 +264,7 @@ export const en = {
   "replay.run": "Send again",
   "replay.help": "Up to 100 kept requests are sent to a version, and each new answer is compared with the kept one.",
   "replay.answered": "Version {version} answered in {time}.",
-  "replay.newOnly": "The kept request has no outputs. This is the new answer.",
+  "replay.newOnly": "No output of the kept answer is there. This is the new answer.",
   "replay.new": "Outputs of the new answer",
   "replay.same": "equal",
   "replay.differs": "differs",

@@ -266,7 +266,7 @@ export const zh: Record<keyof typeof en, string> = {
   "replay.run": "重新发送",
   "replay.help": "最多将 100 个保留的请求发送到一个版本，并将每个新响应与保留的响应进行比较。",
   "replay.answered": "版本 {version} 在 {time} 内响应。",
-  "replay.newOnly": "保留的请求没有输出。这是新的响应。",
+  "replay.newOnly": "保留的响应没有可用的输出。这是新的响应。",
   "replay.new": "新响应的输出",
   "replay.same": "相同",
   "replay.differs": "不同",
