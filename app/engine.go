@@ -16,6 +16,7 @@ import (
 	"nereid/app/console/models"
 	"nereid/app/history"
 	"nereid/engine"
+	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
@@ -70,6 +71,10 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 	}
 	o.Remotes, o.Backends, o.Machine = s.repos.remotes, s.backends.All, s.backends.Machine
 	o.Libraries = s.backends.Libraries
+	o.Agents = agent.All()
+	for _, a := range s.backends.Agents {
+		o.Agents = append(o.Agents, a)
+	}
 	o.Cache, o.Log, o.Events = s.cache, s.log, s.events()
 	s.fronts.memory = tensor.NewBudget(requestMemory(s.c.RequestMemory))
 	o.RequestMemory = s.fronts.memory

@@ -17,6 +17,9 @@ func (s *server) logTables() {
 	for _, a := range agent.All() {
 		agents = append(agents, []string{a.Name(), "<built in>"})
 	}
+	for _, a := range s.backends.Agents {
+		agents = append(agents, []string{a.Name(), a.Library()})
+	}
 	logging.Table(s.log, agents)
 	rows := [][]string{{"Backend", "Path", "Config"}}
 	for _, b := range s.backends.All {

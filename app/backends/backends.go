@@ -34,6 +34,7 @@ type Set struct {
 	ONNXRuntime *onnxruntime.Backend // its library is opened with the first model that needs it
 	Libraries   *triton.Finder       // backends that come as libraries of Triton's
 	Metrics     *custom.Registry     // the metrics that models make
+	Agents      []*triton.Agent      // repository agents that come as libraries of Triton's
 
 	Machine   *device.Machine // nil: there are no GPUs
 	Regions   shm.Importer    // opens clients' device memory; nil: there is none
@@ -82,6 +83,12 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, []string{exe, "worker"}
 	s.ONNXRuntime = onnxruntime.New(ort)
 
+	if c.Backends.Agents != "" {
+		if s.Agents, err = triton.FindAgents(triton.AgentOptions{Directory: c.Backends.Agents, Env: s.env,
+			Worker: []string{exe, "worker", triton.AgentWorkerName}}); err != nil {
+			return fmt.Errorf("--repoagent-directory: %w", err)
+		}
+	}
 	s.Metrics = &custom.Registry{}
 	py := c.Backends.Python
 	py.Folder, py.Launcher, py.Metrics, py.Log = datadir.Python(dataDir), s.launcher, s.Metrics, log
@@ -144,10 +151,14 @@ func (s *Set) Close() error {
 	if s.closeCUDA != nil {
 		s.closeCUDA()
 	}
-	if err := s.Machine.Close(); err != nil {
-		return fmt.Errorf("the GPUs' driver could not be released: %w", err)
+	var errs []error
+	for _, a := range s.Agents {
+		errs = append(errs, a.Close())
 	}
-	return nil
+	if err := s.Machine.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("the GPUs' driver could not be released: %w", err))
+	}
+	return errors.Join(errs...)
 }
 
 // OpenCache opens a response cache that comes as a library of Triton's. The caller closes it.
@@ -169,6 +180,8 @@ func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
 		return triton.ServeWorker(ctx, log)
 	case triton.CacheWorkerName:
 		return triton.ServeCache(ctx, log)
+	case triton.AgentWorkerName:
+		return triton.ServeAgent(ctx, log)
 	}
 	return runtime.ServeWorker(ctx, args[0], log)
 }

@@ -114,6 +114,7 @@ type RateLimit struct {
 type Backends struct {
 	Program     string // runs as the processes of models; "": this program
 	Directory   string // holds backends written in Python; "": none
+	Agents      string // holds libraries of repository agents; "": none
 	ONNXRuntime onnxruntime.Options
 	Python      python.Options
 	Env         []string // variables that models' processes get in addition to the usual ones; see process.Environ

@@ -364,7 +364,7 @@ func TestTritonserverOptions(t *testing.T) {
 			refused: []string{"--backend-config=onnxruntime,enable-global-threadpool=maybe",
 				"--backend-config=onnxruntime,intra_op_thread_count=-1"}},
 		{name: "--repoagent-directory", args: []string{"--repoagent-directory=/x"},
-			check: withoutEffect("repoagent-directory")},
+			check: func(c *Config) bool { return c.Backends.Agents == "/x" }},
 		{name: "--cache-config", args: []string{"--cache-config=local,size=1048576"},
 			check: func(c *Config) bool { return c.ResponseCache.Size == 1<<20 },
 			refused: []string{"--cache-config=,host=x", "--cache-config=memcached", "--cache-config=redis,hots=x",

@@ -237,8 +237,9 @@ func (c *Config) backendOptions() []option {
 		opt("crash-inputs-dir", "path",
 			"A folder where an input is saved that has crashed the process of a model twice. It has the data of "+
 				"clients. At most 32 files and 256 MiB. Default: none is saved.", c.crashInputs),
-		ignored("repoagent-directory", "path",
-			"The repository agents are built in; libraries of Triton's agent interface are not loaded.", anyText),
+		opt("repoagent-directory", "path",
+			"A folder with a folder for each repository agent: <name>/libtritonrepoagent_<name>.so. The agent "+
+				"checksum is built in.", text(&c.Backends.Agents)),
 		opt("cache-config", "cache,key=value",
 			"The response cache of the models that enable it in their configuration: local,size=<bytes>, a library "+
 				"of --cache-directory with its settings, or redis with host, port, user, password, db, "+

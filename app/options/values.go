@@ -234,8 +234,6 @@ func restriction(prefix string, field **restrict.Rules) setter {
 	}
 }
 
-func anyText(string) error { return nil }
-
 func anyBool(v string) error { _, err := parseBool(v); return err }
 
 func anyInt(v string) error {

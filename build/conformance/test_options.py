@@ -91,7 +91,7 @@ NO_EFFECT = {
     "H020": "enable-peer-access=true", "H032": "http-thread-count=3", "H040": "grpc-infer-thread-count=4",
     "H041": "grpc-infer-allocation-pool-size=4", "H042": "grpc-max-response-pool-size=4",
     "H050": "grpc-http2-max-pings-without-data=3", "H052": "grpc-http2-max-ping-strikes=3",
-    "H059": "sagemaker-thread-count=3", "H062": "vertex-ai-thread-count=3", "H074": "repoagent-directory=/nowhere",
+    "H059": "sagemaker-thread-count=3", "H062": "vertex-ai-thread-count=3",
     "H081": "cuda-virtual-address-size=0:1",
     "H083": "buffer-manager-thread-count=2",
 }
@@ -132,7 +132,7 @@ def tuned(tmp_path_factory):
     pytest.param("H020", id="H020"), pytest.param("H032", id="H032"), pytest.param("H040", id="H040"),
     pytest.param("H041", id="H041"), pytest.param("H042", id="H042"), pytest.param("H050", id="H050"),
     pytest.param("H052", id="H052"), pytest.param("H059", id="H059"), pytest.param("H062", id="H062"),
-    pytest.param("H074", id="H074"), pytest.param("H081", id="H081"),
+    pytest.param("H081", id="H081"),
     pytest.param("H083", id="H083"),
 ])
 def test_options_without_effect_say_so(tuned, option):

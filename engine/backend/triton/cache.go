@@ -92,33 +92,43 @@ func NewCache(o CacheOptions) (*Cache, error) {
 
 // start starts the process and initializes the cache in it.
 func (c *Cache) start() (*cacheConn, error) {
+	p, err := startProcess(c.o.Worker, append([]string{"TRITONCACHE_*"}, c.o.Env...),
+		cacheSetup{c.library, c.o.Settings})
+	if err != nil {
+		return nil, status.Errorf(status.CodeOf(err), "the cache '%s' cannot be used: %w", c.o.Name, err)
+	}
+	return p, nil
+}
+
+// startProcess starts a process and sends it the first message. env has names of variables that the process gets.
+func startProcess(worker, env []string, setup any) (*cacheConn, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "no connection to a cache: %w", err)
+		return nil, status.Errorf(status.Unavailable, "no connection to a process: %w", err)
 	}
-	own, other := os.NewFile(uintptr(pair[0]), "cache"), os.NewFile(uintptr(pair[1]), "server")
+	own, other := os.NewFile(uintptr(pair[0]), "library"), os.NewFile(uintptr(pair[1]), "server")
 	defer own.Close()
 	defer other.Close()
 	conn, err := net.FileConn(own)
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}
-	cmd := exec.Command(c.o.Worker[0], c.o.Worker[1:]...)
-	cmd.Env = process.Environ(os.Environ(), append([]string{"TRITONCACHE_*"}, c.o.Env...))
+	cmd := exec.Command(worker[0], worker[1:]...)
+	cmd.Env = process.Environ(os.Environ(), env)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{other} // file descriptor 3
 	if err := cmd.Start(); err != nil {
 		_ = conn.Close()
-		return nil, status.Errorf(status.Unavailable, "the process of a cache cannot be started: %w", err)
+		return nil, status.Errorf(status.Unavailable, "its process cannot be started: %w", err)
 	}
 	p := &cacheConn{cmd, conn, gob.NewDecoder(conn), gob.NewEncoder(conn)}
-	reply, err := p.call(cacheSetup{c.library, c.o.Settings}, cacheStartTimeout)
+	reply, err := p.call(setup, cacheStartTimeout)
 	if err == nil {
 		err = reply.err()
 	}
 	if err != nil {
 		p.end()
-		return nil, status.Errorf(status.CodeOf(err), "the cache '%s' cannot be used: %w", c.o.Name, err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -255,11 +265,16 @@ func (c *Cache) Close() error {
 	if c.conn == nil {
 		return nil
 	}
-	_ = c.conn.conn.Close() // the process finalizes the cache and ends
-	kill := time.AfterFunc(cacheTimeout, func() { _ = c.conn.cmd.Process.Kill() })
+	return c.conn.finish()
+}
+
+// finish has the process finalize its library and end.
+func (p *cacheConn) finish() error {
+	_ = p.conn.Close()
+	kill := time.AfterFunc(cacheTimeout, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
-	if err := c.conn.cmd.Wait(); err != nil {
-		return status.Errorf(status.Internal, "the cache '%s': %w", c.o.Name, err)
+	if err := p.cmd.Wait(); err != nil {
+		return status.Errorf(status.Internal, "the process of the library %s: %w", p.cmd.Path, err)
 	}
 	return nil
 }

@@ -56,17 +56,24 @@ func (r *cacheReply) err() error {
 	return status.New(status.Code(r.Code), r.Text)
 }
 
-// ServeCache is the main function of a cache's process: "nereid worker triton-cache". It ends when the server closes
-// the connection.
-func ServeCache(_ context.Context, log *slog.Logger) error {
+// toServer returns the connection to the server, which stays until the process ends.
+func toServer() (*gob.Decoder, *gob.Encoder, error) {
 	file := os.NewFile(cacheSocket, "server")
 	conn, err := net.FileConn(file)
 	if err != nil {
-		return status.Errorf(status.Internal, "a cache's process is started by the server only: %w", err)
+		return nil, nil, status.Errorf(status.Internal, "such a process is started by the server only: %w", err)
 	}
-	defer conn.Close()
 	_ = file.Close() // conn has its own
-	in, out := gob.NewDecoder(conn), gob.NewEncoder(conn)
+	return gob.NewDecoder(conn), gob.NewEncoder(conn), nil
+}
+
+// ServeCache is the main function of a cache's process: "nereid worker triton-cache". It ends when the server closes
+// the connection.
+func ServeCache(_ context.Context, log *slog.Logger) error {
+	in, out, err := toServer()
+	if err != nil {
+		return err
+	}
 	var setup cacheSetup
 	if err := in.Decode(&setup); err != nil {
 		return status.Errorf(status.Internal, "the cache's settings: %w", err)

@@ -1,4 +1,5 @@
-// Package triton runs Triton's own backend libraries, libtriton_<name>.so, unmodified.
+// Package triton runs Triton's own backend libraries, libtriton_<name>.so, unmodified. It also runs libraries of
+// response caches (Cache) and of repository agents (Agent), each in one process.
 //
 // On the server's side, a Finder finds the library of a model, and a Backend runs each instance of the model in a
 // process (package isolation). In the process, ServeWorker opens the library, which calls the C API of package capi.
