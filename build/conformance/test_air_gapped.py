@@ -63,3 +63,43 @@ def test_G025_serves_without_a_network(tmp_path):
     done = subprocess.run([*UNSHARE, sys.executable, "-c", code], cwd=pathlib.Path(__file__).parent,
                           capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and "served" in done.stdout, done.stdout + done.stderr
+
+
+REPORTS = """
+import numpy as np, onnxruntime, triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb.InferenceResponse([pb.Tensor("y", np.ones(1, np.float32))]) for _ in requests]
+"""
+
+
+@pytest.mark.skipif(REFERENCE, reason="tests this program")
+def test_H6_onnxruntime_does_not_report_its_use(tmp_path, monkeypatch):
+    """ONNX Runtime's own telemetry begins with a file for the machine's ID and a database of what to send. It makes them
+    when it is loaded, before it can be turned off by its interface."""
+    home = tmp_path / "home"
+    (home / "tmp").mkdir(parents=True)
+    for name in ("XDG_CACHE_HOME", "ORT_DISABLE_TELEMETRY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(home / "tmp"))
+    repo = tmp_path / "models"
+    shutil.copytree(ROOT / "models-sample/add_sub", repo / "add_sub")
+    shutil.copytree(ROOT / "models-sample/add_sub", repo / "isolated")
+    config = (repo / "isolated/config.pbtxt").read_text().replace('"add_sub"', '"isolated"')
+    (repo / "isolated/config.pbtxt").write_text(
+        config + 'parameters { key: "isolation" value { string_value: "process" } }\n')
+    (repo / "reports/1").mkdir(parents=True)
+    (repo / "reports/1/model.py").write_text(REPORTS)
+    (repo / "reports/config.pbtxt").write_text('backend: "python"\noutput [ { name: "y" data_type: TYPE_FP32 dims: 1 } ]\n'
+                                               'input [ { name: "x" data_type: TYPE_FP32 dims: 1 } ]\n')
+    with Server(repo, tmp_path, wait="ready") as s:
+        ones = [{"name": n, "datatype": "FP32", "shape": [1, 16], "data": [1] * 16} for n in ("INPUT0", "INPUT1")]
+        for model in ("add_sub", "isolated"):
+            assert s.post(f"/v2/models/{model}/infer", {"inputs": ones}).status == 200
+        one = [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]
+        assert s.post("/v2/models/reports/infer", {"inputs": one}).status == 200
+    found = [str(p.relative_to(home)) for p in home.rglob("*") if "Microsoft" in p.name or p.suffix == ".ses"
+             or p.name == ".ses"]
+    assert found == []

@@ -39,14 +39,21 @@ var installers = []string{
 // secretWords are parts of names that no entry with a star matches.
 var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"}
 
+// quiet keeps ONNX Runtime's Python package from reporting its use to its maker.
+const quiet = "ORT_DISABLE_TELEMETRY=1"
+
 // Environ returns the part of an environment that models' processes get: the variables of a fixed list, and those with
-// more names. A name of more may end with a star, which stands for any text.
+// more names. A name of more may end with a star, which stands for any text. It adds quiet, unless the variable is set.
 func Environ(all, more []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
+	kept := slices.DeleteFunc(slices.Clone(all), func(v string) bool {
 		name, value, _ := strings.Cut(v, "=")
 		return !matches(more, name, false) && !matches(passed, name, true) &&
 			(!slices.Contains(proxies, name) || strings.Contains(value, "@"))
 	})
+	if name, _, _ := strings.Cut(quiet, "="); slices.Contains(names(kept), name) {
+		return kept
+	}
+	return append(kept, quiet)
 }
 
 // InstallerEnviron is Environ for a program that installs packages. It also gets the proxies and the settings of pip,

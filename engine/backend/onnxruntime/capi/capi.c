@@ -1,6 +1,7 @@
 #include "capi.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #include <unistd.h>
@@ -19,7 +20,10 @@ typedef const OrtApiBase *(*base_function)(void);
     if (try_status) return try_status; \
   } while (0)
 
+// nrd_open also turns the library's telemetry off. It reports its use to its maker from the moment it is loaded, and
+// DisableTelemetryEvents comes too late: it has then made an ID of the machine and asked for the address.
 void *nrd_open(const char *path, char **error) {
+  setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     *error = strdup(dlerror());
@@ -72,7 +76,7 @@ OrtStatus *nrd_env(int intra, int inter, OrtEnv **env) {
   if (!s) s = api->CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_FATAL, "nereid", t, env);
   api->ReleaseThreadingOptions(t);
   TRY(s);
-  TRY(api->DisableTelemetryEvents(*env));
+  TRY(api->DisableTelemetryEvents(*env)); // for a library that does not know the variable of nrd_open
   TRY(api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &cpu));
   return api->GetAllocatorWithDefaultOptions(&allocator);
 }
