@@ -2,7 +2,6 @@ package triton
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"io"
 	"log/slog"
@@ -25,7 +24,7 @@ const agentTimeout = 30 * time.Minute
 type agentCall struct {
 	Load            uint64
 	Action          agent.Action
-	Folder, Scratch string
+	Folder, Scratch []byte // paths, which may have any bytes
 	Parameters      map[string]string
 }
 
@@ -94,7 +93,7 @@ func (a *Agent) Act(_ context.Context, action agent.Action, m *agent.Model) erro
 			}
 		}
 		a.last++
-		call.Folder, call.Scratch, call.Parameters = m.Folder, scratch, m.Parameters
+		call.Folder, call.Scratch, call.Parameters = []byte(m.Folder), []byte(scratch), m.Parameters
 		m.State = agentLoad{a.conn, a.last}
 	}
 	load, _ := m.State.(agentLoad)
@@ -102,7 +101,7 @@ func (a *Agent) Act(_ context.Context, action agent.Action, m *agent.Model) erro
 		return status.New(status.Unavailable, "the process of the agent has ended since the model was loaded")
 	}
 	call.Load = load.number
-	reply, err := a.conn.call(call, agentTimeout)
+	reply, err := a.conn.call(call, nil, agentTimeout)
 	if err != nil {
 		a.conn.end()
 		a.conn = nil // the next load starts it
@@ -132,19 +131,19 @@ func (a *Agent) Close() error {
 // ServeAgent is the main function of an agent's process: "nereid worker triton-agent". It ends when the server closes
 // the connection.
 func ServeAgent(_ context.Context, log *slog.Logger) error {
-	in, out, err := toServer()
+	server, err := toServer()
 	if err != nil {
 		return err
 	}
 	var setup cacheSetup
-	if err := in.Decode(&setup); err != nil {
+	if _, err := server.receive(&setup); err != nil {
 		return status.Errorf(status.Internal, "the agent's library: %w", err)
 	}
 	a, err := openAgent(setup.Library, log)
-	if failed := out.Encode(replyOf(nil, err)); failed != nil || err != nil {
+	if failed := server.reply(nil, err); failed != nil || err != nil {
 		return errors.Join(err, failed)
 	}
-	return serveAgent(a, in, out)
+	return serveAgent(a, &server)
 }
 
 func openAgent(library string, log *slog.Logger) (*capi.Agent, error) {
@@ -159,11 +158,11 @@ func openAgent(library string, log *slog.Logger) (*capi.Agent, error) {
 	return capi.OpenAgent(library, needs.api)
 }
 
-func serveAgent(a *capi.Agent, in *gob.Decoder, out *gob.Encoder) error {
+func serveAgent(a *capi.Agent, server *messages) error {
 	loads := map[uint64]*capi.AgentModel{}
 	for {
 		var call agentCall
-		if err := in.Decode(&call); err != nil {
+		if _, err := server.receive(&call); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -172,7 +171,7 @@ func serveAgent(a *capi.Agent, in *gob.Decoder, out *gob.Encoder) error {
 		m, folder := loads[call.Load], ""
 		var err error
 		if call.Action == agent.Load {
-			m, err = a.Begin(call.Folder, call.Scratch, call.Parameters)
+			m, err = a.Begin(string(call.Folder), string(call.Scratch), call.Parameters)
 			loads[call.Load] = m
 		}
 		if err == nil {
@@ -184,7 +183,7 @@ func serveAgent(a *capi.Agent, in *gob.Decoder, out *gob.Encoder) error {
 			delete(loads, call.Load)
 			err = errors.Join(err, m.End())
 		}
-		if err := out.Encode(replyOf([]byte(folder), err)); err != nil {
+		if err := server.reply([]byte(folder), err); err != nil {
 			return err
 		}
 	}

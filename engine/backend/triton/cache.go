@@ -3,7 +3,6 @@ package triton
 import (
 	"context"
 	"encoding/binary"
-	"encoding/gob"
 	"encoding/hex"
 	"log/slog"
 	"net"
@@ -64,8 +63,7 @@ var _ cache.Store = (*Cache)(nil)
 type cacheConn struct {
 	cmd  *exec.Cmd
 	conn net.Conn
-	in   *gob.Decoder
-	out  *gob.Encoder
+	messages
 }
 
 // NewCache starts the process of a cache, which the caller closes. Errors: InvalidArg when there is no such library,
@@ -121,8 +119,8 @@ func startProcess(worker, env []string, setup any) (*cacheConn, error) {
 		_ = conn.Close()
 		return nil, status.Errorf(status.Unavailable, "its process cannot be started: %w", err)
 	}
-	p := &cacheConn{cmd, conn, gob.NewDecoder(conn), gob.NewEncoder(conn)}
-	reply, err := p.call(setup, cacheStartTimeout)
+	p := &cacheConn{cmd, conn, newMessages(conn)}
+	reply, err := p.call(setup, nil, cacheStartTimeout)
 	if err == nil {
 		err = reply.err()
 	}
@@ -133,11 +131,12 @@ func startProcess(worker, env []string, setup any) (*cacheConn, error) {
 	return p, nil
 }
 
-// call sends a message and returns the reply. An error is one of the connection: the process must be ended then.
-func (p *cacheConn) call(message any, timeout time.Duration) (r cacheReply, err error) {
+// call sends a message with data and returns the reply. An error is one of the connection: the process must be ended
+// then.
+func (p *cacheConn) call(message any, data []byte, timeout time.Duration) (r cacheReply, err error) {
 	if err = p.conn.SetDeadline(time.Now().Add(timeout)); err == nil {
-		if err = p.out.Encode(message); err == nil {
-			err = p.in.Decode(&r)
+		if err = p.send(message, data); err == nil {
+			r.Data, err = p.receive(&r)
 		}
 	}
 	if err != nil {
@@ -153,7 +152,7 @@ func (p *cacheConn) end() {
 }
 
 // do makes a call, and starts the process if it does not run. It reports false if there is no reply. c.mu is held.
-func (c *Cache) do(call cacheCall) (cacheReply, bool) {
+func (c *Cache) do(call cacheCall, data []byte) (cacheReply, bool) {
 	if c.closed || c.conn == nil && time.Now().Before(c.retry) {
 		return cacheReply{}, false
 	}
@@ -165,7 +164,7 @@ func (c *Cache) do(call cacheCall) (cacheReply, bool) {
 			return cacheReply{}, false
 		}
 	}
-	r, err := c.conn.call(call, cacheTimeout)
+	r, err := c.conn.call(call, data, cacheTimeout)
 	if err != nil {
 		c.conn.end()
 		c.conn, c.retry = nil, time.Now().Add(cachePause)
@@ -209,7 +208,7 @@ func (c *Cache) Lookup(k infer.CacheKey, start infer.Stamp) (*cache.Response, in
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var resp *cache.Response
-	r, ok := c.do(cacheCall{Key: textOf(k)})
+	r, ok := c.do(cacheCall{Key: textOf(k)}, nil)
 	switch err := r.err(); {
 	case !ok:
 	case err == nil:
@@ -236,7 +235,7 @@ func (c *Cache) Insert(k infer.CacheKey, _ cache.Owner, resp *infer.Response) {
 	data := cache.Append(nil, &cache.Response{Outputs: resp.Outputs, Parameters: resp.Parameters})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, ok := c.do(cacheCall{Insert: true, Key: textOf(k), Data: data})
+	r, ok := c.do(cacheCall{Insert: true, Key: textOf(k)}, data)
 	if err := r.err(); ok && err != nil && status.CodeOf(err) != status.AlreadyExists {
 		c.o.Log.Warn("a cache does not keep a response", "cache", c.o.Name, "err", err)
 	}

@@ -2,7 +2,6 @@ package triton
 
 import (
 	"context"
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,25 +27,26 @@ type cacheSetup struct {
 	Settings map[string]string
 }
 
-// cacheCall asks for a key, or inserts Data if Insert is set. cacheReply has the library's error; Code is -1 for none.
+// cacheCall asks for a key, or inserts the message's data if Insert is set. cacheReply has the library's error; Code is
+// -1 for none.
 type (
 	cacheCall struct {
 		Insert bool
 		Key    string
-		Data   []byte
 	}
 	cacheReply struct {
 		Code int
 		Text string
-		Data []byte
+		Data []byte `json:"-"` // of the message
 	}
 )
 
-func replyOf(data []byte, err error) cacheReply {
+// reply sends data, or an error of the library.
+func (m *messages) reply(data []byte, err error) error {
 	if err != nil {
-		return cacheReply{Code: int(status.CodeOf(err)), Text: err.Error()}
+		return m.send(cacheReply{Code: int(status.CodeOf(err)), Text: err.Error()}, nil)
 	}
-	return cacheReply{Code: -1, Data: data}
+	return m.send(cacheReply{Code: -1}, data)
 }
 
 func (r *cacheReply) err() error {
@@ -57,46 +57,46 @@ func (r *cacheReply) err() error {
 }
 
 // toServer returns the connection to the server, which stays until the process ends.
-func toServer() (*gob.Decoder, *gob.Encoder, error) {
+func toServer() (m messages, err error) {
 	file := os.NewFile(cacheSocket, "server")
 	conn, err := net.FileConn(file)
 	if err != nil {
-		return nil, nil, status.Errorf(status.Internal, "such a process is started by the server only: %w", err)
+		return m, status.Errorf(status.Internal, "such a process is started by the server only: %w", err)
 	}
 	_ = file.Close() // conn has its own
-	return gob.NewDecoder(conn), gob.NewEncoder(conn), nil
+	return newMessages(conn), nil
 }
 
 // ServeCache is the main function of a cache's process: "nereid worker triton-cache". It ends when the server closes
 // the connection.
 func ServeCache(_ context.Context, log *slog.Logger) error {
-	in, out, err := toServer()
+	server, err := toServer()
 	if err != nil {
 		return err
 	}
 	var setup cacheSetup
-	if err := in.Decode(&setup); err != nil {
+	if _, err := server.receive(&setup); err != nil {
 		return status.Errorf(status.Internal, "the cache's settings: %w", err)
 	}
 	c, err := openCache(setup, log)
-	if failed := out.Encode(replyOf(nil, err)); failed != nil || err != nil {
+	if failed := server.reply(nil, err); failed != nil || err != nil {
 		return errors.Join(err, failed)
 	}
 	for {
 		var call cacheCall
-		if err := in.Decode(&call); err != nil {
+		data, err := server.receive(&call)
+		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return errors.Join(err, c.Close())
 		}
-		var data []byte
 		if call.Insert {
-			err = c.Insert(call.Key, call.Data)
+			err, data = c.Insert(call.Key, data), nil
 		} else {
 			data, err = c.Lookup(call.Key)
 		}
-		if err := out.Encode(replyOf(data, err)); err != nil {
+		if err := server.reply(data, err); err != nil {
 			return err
 		}
 	}
