@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks setup-fleet test-fleet bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -69,6 +69,7 @@ help:
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
+	@echo "  make test-convert      nereid convert with 23 models of three frameworks (450 MB, once)"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
@@ -328,6 +329,9 @@ $(HELM)-$(HELM_VERSION):
 $(ADAPTER): build/fleet/modelmesh/go.mod
 	cd $(<D) && GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install tool
 	@touch $@
+test-convert: setup-python build
+	$(PY) -m pytest build/conformance/test_convert.py -q
+
 test-fleet: setup-python setup-fleet wheel
 	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"
 

@@ -51,6 +51,8 @@ func commands() []command.Command {
 		{Names: []string{terminal.ManualName}, Hidden: true, Run: manual},
 		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
 			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
+		{Names: []string{"convert"}, Args: "FILE", Run: admin.Convert,
+			Help: "convert a trained model to ONNX and compare the two; see nereid convert --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
 		{Names: []string{"inspect"}, Args: "...", Run: admin.Inspect,

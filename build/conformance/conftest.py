@@ -17,6 +17,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "bounds: make soak runs it again and checks its bounds in time")
     config.addinivalue_line("markers", "desktop: needs the desktop build and Xvfb")
     config.addinivalue_line("markers", "frameworks: needs PyTorch, TensorFlow and OpenVINO: make test-frameworks")
+    config.addinivalue_line("markers", "convert: needs the converters of nereid convert: make test-convert")
     config.addinivalue_line("markers", "fleet: needs the platforms of docs/examples: make test-fleet")
 
 

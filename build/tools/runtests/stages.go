@@ -73,7 +73,8 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		goTest("allocations", 20*time.Minute, "-run", "Alloc", "./engine/..."), // the race detector allocates too
 		npm("check", "check"),
 		frontend,
-		pytest("conformance", reports, "not soak and not desktop and not frameworks and not fleet", 40*time.Minute),
+		pytest("conformance", reports, "not soak and not desktop and not frameworks and not fleet and not convert",
+			40*time.Minute),
 		{name: "e2e", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py"},
 			env: []string{"NEREID_SHOTS=" + path("e2e")}, parse: fromSteps},
 		{name: "firefox", timeout: 30 * time.Minute, parse: fromSteps,
