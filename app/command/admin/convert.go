@@ -174,6 +174,8 @@ func (o *converter) convert(ctx context.Context, file string) (err error) {
 	if err := folders.Place(dir, to); err != nil {
 		return err
 	}
+	fmt.Fprintf(o.env.Stderr, "%s is in %s; a server finds it in poll mode, or by nereid load %[1]s\n", o.name,
+		o.repository)
 	return durable.SyncFolder(o.repository)
 }
 
