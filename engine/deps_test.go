@@ -102,6 +102,7 @@ var layers = map[string]int{
 	"app/console/api":             8,
 	"app/console/api/tsgen/tsgen": 8,
 	"app/datadir":                 8,
+	"app/download":                8,
 	"app/durable":                 7,
 	"app/history":                 8,
 	"app/inspect":                 8,

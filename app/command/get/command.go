@@ -15,6 +15,7 @@ import (
 
 	"nereid/app/command"
 	"nereid/app/console/imports/staging"
+	"nereid/app/download"
 	"nereid/engine/repo"
 )
 
@@ -125,7 +126,7 @@ func (o *getter) get(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		var cut *cutError
+		var cut *download.CutError
 		if errors.As(err, &cut) && ctx.Err() == nil {
 			err = errors.Join(err, o.work.keep())
 		} else {
@@ -189,7 +190,7 @@ func (o *getter) fromDisk() ([]staged, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if info.Mode().IsRegular() {
-		if p.SHA256, p.Bytes, err = digest(path, o.sha256, "--sha256"); err != nil {
+		if p.SHA256, p.Bytes, err = download.Digest(path, o.sha256, "--sha256"); err != nil {
 			return nil, err
 		}
 		beside, err := externals(path)

@@ -20,6 +20,7 @@ import (
 
 	"nereid/app/command"
 	"nereid/app/console/api"
+	"nereid/app/download"
 )
 
 // run runs nereid get with a repository, and returns the exit status and all that it printed.
@@ -235,7 +236,7 @@ func TestRedirectsToThisMachineAreRefused_B12(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := newClient().CheckRedirect(to, []*http.Request{from}); (err != nil) != tt.refused {
+			if err := download.NewClient().CheckRedirect(to, []*http.Request{from}); (err != nil) != tt.refused {
 				t.Errorf("CheckRedirect = %v, want a refusal: %t", err, tt.refused)
 			}
 		})

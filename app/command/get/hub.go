@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"nereid/app/console/imports/staging"
+	"nereid/app/download"
 	"nereid/app/durable"
 )
 
@@ -100,7 +101,7 @@ func (o *getter) fromHub(ctx context.Context) ([]staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{getter: o, hubSource: source, endpoint: defaultHub, header: http.Header{}, client: newClient(),
+	h := &hub{getter: o, hubSource: source, endpoint: defaultHub, header: http.Header{}, client: download.NewClient(),
 		room: o.bytes()}
 	if v, ok := o.env.Lookup("HF_ENDPOINT"); ok && v != "" {
 		h.endpoint = strings.TrimRight(v, "/")
@@ -177,25 +178,26 @@ func (h *hub) describe(ctx context.Context) error {
 
 // download fetches a URL of the hub and says what its errors mean.
 func (h *hub) download(ctx context.Context, at, file string, most int64) error {
-	d := download{url: at, shown: at, header: h.header, most: most, client: h.client, meter: h.meter}
-	err := d.to(ctx, file)
-	status, ok := errors.AsType[*statusError](err)
+	d := h.getter.download(at, h.client, most)
+	d.Header = h.header
+	err := d.To(ctx, file)
+	status, ok := errors.AsType[*download.StatusError](err)
 	if !ok {
 		return err
 	}
-	what := status.header.Get("X-Error-Code")
+	what := status.Header.Get("X-Error-Code")
 	switch {
-	case status.code == http.StatusUnauthorized && h.header.Get("Authorization") == "":
+	case status.Code == http.StatusUnauthorized && h.header.Get("Authorization") == "":
 		return fmt.Errorf("%s has no public model %s (%w). If it is private or gated, give a token that may read it "+
 			"(HF_TOKEN, or --token-file)", h.endpoint, h.model, err)
-	case status.code == http.StatusUnauthorized:
+	case status.Code == http.StatusUnauthorized:
 		return fmt.Errorf("the token is not valid for %s, or %s does not exist: %w", h.endpoint, h.model, err)
-	case status.code == http.StatusForbidden:
+	case status.Code == http.StatusForbidden:
 		return fmt.Errorf("%s is gated, and the token may not read it: agree to its terms at %s/%s with the token's "+
 			"account (%w)", h.model, h.endpoint, h.model, err)
 	case what == "RevisionNotFound":
 		return fmt.Errorf("%s has no revision %s: %w", h.model, h.revision, err)
-	case status.code == http.StatusNotFound:
+	case status.Code == http.StatusNotFound:
 		return fmt.Errorf("%s has no model %s, or not the file: %w", h.endpoint, h.model, err)
 	}
 	return err
@@ -312,9 +314,9 @@ func (h *hub) fetchFile(ctx context.Context, f hubFile, want string) (file, sum 
 	if err := h.download(ctx, at, file, h.room); err != nil {
 		return "", "", err
 	}
-	sum, size, err := digest(file, f.LFS.SHA256, "the hub")
+	sum, size, err := download.Digest(file, f.LFS.SHA256, "the hub")
 	if err == nil && want != "" && !strings.EqualFold(want, sum) {
-		_, _, err = digest(file, want, "--sha256")
+		_, _, err = download.Digest(file, want, "--sha256")
 	}
 	if err == nil && f.Size > 0 && f.Size != size {
 		err = fmt.Errorf("%s has %d bytes, not %d as the hub says", f.Name, size, f.Size)

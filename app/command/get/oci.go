@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"nereid/app/console/imports/staging"
+	"nereid/app/download"
 )
 
 // ociName is oci:REGISTRY/NAME[:TAG|@DIGEST], by the rules of the OCI distribution specification 1.1.
@@ -68,7 +69,8 @@ func (o *getter) fromRegistry(ctx context.Context) ([]staged, error) {
 		return nil, fmt.Errorf("%q is no name in a registry; want oci:REGISTRY/NAME, oci:REGISTRY/NAME:TAG or "+
 			"oci:REGISTRY/NAME@sha256:DIGEST", o.source)
 	}
-	r := &registry{getter: o, host: m[1], name: m[2], client: newClient(), header: http.Header{}, room: o.bytes()}
+	r := &registry{getter: o, host: m[1], name: m[2], client: download.NewClient(), header: http.Header{},
+		room: o.bytes()}
 	about, sum, err := r.manifest(ctx, cmp.Or(m[4], m[3], "latest"))
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (o *getter) fromRegistry(ctx context.Context) ([]staged, error) {
 // base is the URL of the registry's API.
 func (r *registry) base() string {
 	scheme := "http"
-	if u := (&url.URL{Scheme: scheme, Host: r.host}); checkScheme(u) != nil {
+	if u := (&url.URL{Scheme: scheme, Host: r.host}); download.CheckScheme(u) != nil {
 		scheme = "https"
 	}
 	return scheme + "://" + r.host + "/v2/" + r.name
@@ -141,7 +143,7 @@ func (r *registry) manifestFile(ctx context.Context, reference string) (b []byte
 	if want == reference {
 		want = "" // a tag
 	}
-	if sum, _, err = digest(file, want, "the name"); err == nil {
+	if sum, _, err = download.Digest(file, want, "the name"); err == nil {
 		b, err = os.ReadFile(file)
 	}
 	return b, sum, err
@@ -169,7 +171,7 @@ func (r *registry) layer(ctx context.Context, area *staging.Area, m manifest, l 
 	if err := r.download(ctx, "/blobs/"+l.Digest, file, r.room, ""); err != nil {
 		return err
 	}
-	_, size, err := digest(file, strings.TrimPrefix(l.Digest, "sha256:"), "the manifest")
+	_, size, err := download.Digest(file, strings.TrimPrefix(l.Digest, "sha256:"), "the manifest")
 	if err != nil {
 		return err
 	}
@@ -207,25 +209,25 @@ func archiveOf(l layer) string {
 // download fetches a path of the name. It asks for a token when the registry demands one.
 func (r *registry) download(ctx context.Context, at, file string, most int64, accept string) error {
 	for {
-		d := download{url: r.base() + at, shown: r.base() + at, header: r.header.Clone(), most: most, client: r.client,
-			meter: r.meter}
+		d := r.getter.download(r.base()+at, r.client, most)
+		d.Header = r.header.Clone()
 		if accept != "" {
-			d.header.Set("Accept", accept)
+			d.Header.Set("Accept", accept)
 		}
-		err := d.to(ctx, file)
-		status, ok := errors.AsType[*statusError](err)
+		err := d.To(ctx, file)
+		status, ok := errors.AsType[*download.StatusError](err)
 		switch {
 		case !ok:
 			return err
-		case status.code == http.StatusUnauthorized && !r.asked:
+		case status.Code == http.StatusUnauthorized && !r.asked:
 			r.asked = true
-			if err := r.authorize(ctx, status.header.Get("WWW-Authenticate")); err != nil {
+			if err := r.authorize(ctx, status.Header.Get("WWW-Authenticate")); err != nil {
 				return fmt.Errorf("%s: %w", r.host, err)
 			}
-		case status.code == http.StatusUnauthorized || status.code == http.StatusForbidden:
+		case status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden:
 			return fmt.Errorf("%s does not let you read %s; log in with docker login %s, or oras login, without a "+
 				"credential helper (%w)", r.host, r.name, r.host, err)
-		case status.code == http.StatusNotFound:
+		case status.Code == http.StatusNotFound:
 			return fmt.Errorf("%s has no such name, tag or file: %w", r.host, err)
 		default:
 			return err
@@ -251,18 +253,18 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 	if err != nil || !strings.EqualFold(scheme, "Bearer") || realm.Host == "" {
 		return nil // the next answer is an error
 	}
-	if err := checkReferral(&url.URL{Host: r.host}, realm); err != nil {
+	if err := download.CheckReferral(&url.URL{Host: r.host}, realm); err != nil {
 		return fmt.Errorf("the token service: %w", err)
 	}
 	realm.RawQuery = url.Values{"service": {fields["service"]}, "scope": {cmp.Or(fields["scope"],
 		"repository:"+r.name+":pull")}}.Encode()
 	file := filepath.Join(r.work.models(), "token")
-	d := download{url: realm.String(), shown: plain(realm), header: http.Header{}, most: maxIndex, client: r.client,
-		meter: r.meter}
+	d := r.getter.download(realm.String(), r.client, maxIndex)
+	d.Shown, d.Header = download.Plain(realm), http.Header{}
 	if login != "" {
-		d.header.Set("Authorization", "Basic "+login)
+		d.Header.Set("Authorization", "Basic "+login)
 	}
-	if err := d.to(ctx, file); err != nil {
+	if err := d.To(ctx, file); err != nil {
 		return fmt.Errorf("the token service: %w", err)
 	}
 	b, err := os.ReadFile(file)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"nereid/app/command"
+	"nereid/app/download"
 )
 
 const (
@@ -242,7 +243,7 @@ func TestTokenServiceOnThisMachineIsNotAsked_B12(t *testing.T) {
 	env := &command.Env{Lookup: func(string) (string, bool) { return t.TempDir(), true }}
 	for host, refused := range map[string]bool{"registry.invalid": true, f.host: false} {
 		r := registry{getter: &getter{env: env, work: &workspace{dir: t.TempDir()}, meter: &meter{}}, host: host,
-			name: "m", client: newClient(), header: http.Header{}}
+			name: "m", client: download.NewClient(), header: http.Header{}}
 		asked.Store(false)
 		err := r.authorize(t.Context(), `Bearer realm="`+here.URL+`/token",service="s"`)
 		if err == nil || asked.Load() == refused || strings.Contains(err.Error(), "is this machine") != refused {

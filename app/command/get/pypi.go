@@ -17,6 +17,7 @@ import (
 
 	"nereid/app/command"
 	"nereid/app/console/folders"
+	"nereid/app/download"
 )
 
 var packageName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(==[A-Za-z0-9.!+_-]+)?$`)
@@ -41,7 +42,7 @@ func (o *getter) fromPackage(ctx context.Context) ([]staged, error) {
 	if err != nil || len(wheels) != 1 {
 		return nil, fmt.Errorf("pip brought %d wheels of %s", len(wheels), what)
 	}
-	sum, size, err := digest(wheels[0], o.sha256, "--sha256")
+	sum, size, err := download.Digest(wheels[0], o.sha256, "--sha256")
 	if err != nil {
 		return nil, err
 	}

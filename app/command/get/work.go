@@ -97,15 +97,3 @@ func (w *workspace) keep() error { return errors.Join(w.clear(), w.lock.Close())
 
 // remove ends the use of the workspace and leaves nothing.
 func (w *workspace) remove() error { return errors.Join(os.RemoveAll(w.dir), w.lock.Close()) }
-
-// cutError is the error of a download that another command can go on with.
-type cutError struct {
-	err  error
-	have int64
-}
-
-func (e *cutError) Error() string {
-	return fmt.Sprintf("%v; the first %d bytes are kept: the same command goes on there", e.err, e.have)
-}
-
-func (e *cutError) Unwrap() error { return e.err }
