@@ -1,5 +1,5 @@
 """Alerts: a version that fails more than the one before raises exactly one, which reaches the page, the history, and a
-webhook that fails first."""
+webhook that fails first. So does one that is slower. Reloads without a change raise none."""
 
 import hashlib
 import hmac
@@ -12,6 +12,7 @@ import time
 import pytest
 
 from harness import REFERENCE, Server
+from test_soak import FULL
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="alerts are ours")
 
@@ -137,3 +138,60 @@ def test_a_version_that_fails_more_raises_one_alert_everywhere(tmp_path, receive
         assert [r["limit"] for r in rules if r["kind"] == "failures"] == [0.9]
         left = api("POST", f"/api/alerts/{alert['id']}/dismiss")
         assert left["open"] == [] and left["past"][0]["id"] == alert["id"]
+
+
+SLOW = """import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(SECONDS)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", pb_utils.get_input_tensor_by_name(r, "X").as_numpy())])
+                for r in requests]
+"""
+
+
+@pytest.mark.soak
+def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
+    """A version that takes 1.5 times as long is told. Twenty reloads of the same model before it (one in `make test`)
+    are not."""
+    repo = tmp_path / "models"
+
+    def publish(version, seconds):
+        write(tmp_path / "aside", version, 1)
+        folder = tmp_path / "aside" / "guarded" / str(version)
+        (folder / "model.py").write_text(SLOW.replace("SECONDS", str(seconds)))
+        (repo / "guarded").mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / "aside" / "guarded" / "config.pbtxt", repo / "guarded")
+        shutil.move(folder, repo / "guarded" / str(version))
+
+    publish(1, 0.01)
+    with Server(repo, tmp_path / "work", "--model-control-mode=explicit", "--load-model=guarded") as s:
+        def alerts():
+            return json.loads(s.request("GET", "/api/alerts", address=s.ui.removeprefix("http://")).body)
+
+        def serve(seconds, stop=lambda: False):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and not stop():
+                assert s.post("/v2/models/guarded/infer", REQUEST).status == 200
+
+        def reload():
+            with (repo / "guarded" / "1" / "model.py").open("a") as f:
+                f.write("\n")  # an unchanged model is not loaded again
+            assert s.post("/v2/repository/models/guarded/load").status == 200
+
+        serve(40)  # a comparison takes 30 seconds of each side
+        for _ in range(20 if FULL else 1):
+            reload()
+            serve(36)
+        loads = json.loads(s.request("GET", "/api/models/guarded/loads", address=s.ui.removeprefix("http://")).body)
+        assert len(loads["loads"]) == (21 if FULL else 2), loads
+        got = alerts()
+        assert got["open"] == got["past"] == [], got
+        publish(2, 0.015)
+        reload()
+        serve(120, lambda: alerts()["open"])
+        (alert,) = alerts()["open"]
+        compared = alert["compared"]
+        assert (alert["kind"], alert["version"], compared["before"]) == ("version", "2", "1")
+        assert compared["slower"] and not compared["failsMore"], compared
