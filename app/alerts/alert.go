@@ -50,16 +50,16 @@ func (a *Alert) Text() string {
 	}
 	var parts []string
 	if a.Slower {
-		parts = append(parts, fmt.Sprintf("requests take %.1f ms; it was %.1f ms (factor %.2f)", a.NowUS/1000,
+		parts = append(parts, fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f)", a.NowUS/1000,
 			a.BeforeUS/1000, a.Value))
 	}
 	if a.FailsMore {
-		parts = append(parts, fmt.Sprintf("%.1f %% of the requests fail; it was %.1f %%", 100*a.FailuresNow,
+		parts = append(parts, fmt.Sprintf("%.1f %% of the requests fail (%.1f %% before)", 100*a.FailuresNow,
 			100*a.FailuresBefore))
 	}
-	text := fmt.Sprintf("worse than version %d before it: %s", a.BeforeVersion, strings.Join(parts, "; "))
+	text := fmt.Sprintf("worse than version %d: %s", a.BeforeVersion, strings.Join(parts, "; "))
 	if a.CPUBefore >= 0 && a.CPUNow >= 0 {
-		text += fmt.Sprintf("; the machine is busy to %.0f %%, it was to %.0f %%", 100*a.CPUNow, 100*a.CPUBefore)
+		text += fmt.Sprintf("; the CPU is %.0f %% busy (%.0f %% before)", 100*a.CPUNow, 100*a.CPUBefore)
 	}
 	return text
 }

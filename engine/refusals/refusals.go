@@ -120,6 +120,17 @@ func (l *Log) Counts() (counts []Count, end time.Time) {
 	return counts, end
 }
 
+// LastMinute returns how many requests were refused in the last 60 complete seconds.
+func (l *Log) LastMinute() (n int64) {
+	counts, _ := l.Counts()
+	for i := range counts {
+		for _, refused := range counts[i].PerSecond[Seconds-60:] {
+			n += int64(refused)
+		}
+	}
+	return n
+}
+
 // Last returns the last refusals, newest first.
 func (l *Log) Last() []Refusal {
 	if l == nil {

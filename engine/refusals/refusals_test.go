@@ -35,11 +35,17 @@ func TestRefusalsAreCountedByCauseAndSecond(t *testing.T) {
 		if got := counts[1].PerSecond[Seconds-3]; got != 3 {
 			t.Errorf("%d three seconds ago, want 3", got)
 		}
+		if got := l.LastMinute(); got != 503 {
+			t.Errorf("%d in the last minute, want 503", got)
+		}
 		if last := l.Last(); len(last) != lastKept || len(last[0].Target) != maxText || last[0].Cause != "invalid" {
 			t.Errorf("%d refusals are kept, the first is %+v", len(last), last[0])
 		}
 		time.Sleep(2 * Seconds * time.Second)
 		add(1, "not_found")
+		if got := l.LastMinute(); got != 0 {
+			t.Errorf("%d in the last minute, want 0: the present second is not complete", got)
+		}
 		if counts, _ = l.Counts(); counts[1].Total != 4 || counts[1].PerSecond != [Seconds]uint32{} {
 			t.Errorf("after a long time: %+v", counts[1])
 		}
@@ -56,7 +62,7 @@ func TestLastRefusalsComeNewestFirst(t *testing.T) {
 	}
 	var none *Log
 	none.Add(Refusal{Cause: "invalid"})
-	if counts, _ := none.Counts(); counts != nil || none.Last() != nil {
+	if counts, _ := none.Counts(); counts != nil || none.Last() != nil || none.LastMinute() != 0 {
 		t.Error("a nil log has entries")
 	}
 }

@@ -150,6 +150,9 @@ export async function runtime({ base, page, report }) {
   await report.step("refused requests are charted by cause and listed", async () => {
     const { http } = (await api(base, "GET", "/api/server")).addresses;
     report.check((await fetch(`http://${http}/v2/e2e_no_such_path`)).status === 404, "an unknown path is not found");
+    await page.goto(`${base}/#/models`);
+    await page.getByRole("link", { name: /requests refused in the last minute: \d/ }).click();
+    await page.getByRole("table", { name: "Requests" }).getByText("e2e_no_such_path").first().waitFor();
     await page.goto(`${base}/#/history`);
     await page.getByRole("cell", { name: "GET /v2/e2e_no_such_path" }).first().waitFor();
     await page.getByRole("button", { name: /HTTP: not found \(\d+\)/ }).waitFor();

@@ -130,6 +130,8 @@ type SamplesEvent struct {
 	// TMs is the start of the second.
 	TMs     int64        `json:"tMs"`
 	Samples List[Sample] `json:"samples"`
+	// RefusedMinute is how many requests were refused in the last minute, over all causes and models.
+	RefusedMinute int64 `json:"refusedMinute"`
 }
 
 // Sample is one second of one model version; the fields are those of Series.

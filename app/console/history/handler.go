@@ -36,7 +36,9 @@ func (h *Handler) publishSecond(s record.Second) {
 	if len(s.Samples) == 0 || !h.Streams.Wanted("samples") {
 		return
 	}
-	h.Streams.Publish("samples", samplesEvent(s, h.Recorder.Recent))
+	e := samplesEvent(s, h.Recorder.Recent)
+	e.RefusedMinute = h.Refusals.LastMinute()
+	h.Streams.Publish("samples", e)
 }
 
 // samplesEvent returns a second for the stream. recent is Recorder.Recent.

@@ -18,7 +18,7 @@ describe("texts of alerts", () => {
   });
   it("says what a comparison found, also in Chinese", () => {
     const a = alert(1, { kind: "version", version: "2", value: 2, compared });
-    expect(alertText(a)).toBe("Beside version 1 before it: requests take 2.00 ms, it was 1.00 ms (factor 2.00); 50 % of the requests fail, it was 0.0 %; the machine is busy to 90 %, it was to 20 %.");
+    expect(alertText(a)).toBe("Compared with version 1: requests take 2.00 ms (1.00 ms before, factor 2.00); 50 % of the requests fail (0.0 % before); the CPU is 90 % busy (20 % before).");
     expect(alertText({ ...a, version: "1", compared: { ...compared, failsMore: false, beforeCpu: null } })).toContain("before it was loaded again");
     i18n.set("zh");
     expect(alertText(a)).toContain("与之前的版本 1 相比");

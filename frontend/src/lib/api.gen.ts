@@ -764,6 +764,8 @@ export interface SamplesEvent {
   /** TMs is the start of the second. */
   tMs: number;
   samples: Sample[];
+  /** RefusedMinute is how many requests were refused in the last minute, over all causes and models. */
+  refusedMinute: number;
 }
 
 /** Sample is one second of one model version; the fields are those of Series. */

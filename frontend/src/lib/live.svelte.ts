@@ -31,6 +31,8 @@ class Live {
   imports = $state.raw<Record<string, api.Import>>({});
   /** The time of the newest samples. It changes once a second. */
   nowMs = $state(0);
+  /** Requests that were refused in the last minute. */
+  refusedMinute = $state(0);
   readonly rings = new Map<string, SampleRing>();
   private joined: Joined | null = null;
   private watcher: ((e: api.RequestsEvent | null) => void) | null = null;
@@ -164,6 +166,7 @@ class Live {
       }
     }
     this.nowMs = v.tMs;
+    this.refusedMinute = v.refusedMinute;
   }
 }
 

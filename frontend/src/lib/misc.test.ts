@@ -84,7 +84,8 @@ describe("summary", () => {
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([3, 1 / 3, 100, 900]);
     send("samples", { tMs: 60_000, samples: [{ model: "flaky", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
     expect([now().failures, now().failed, now().p50Us, now().p99Us]).toEqual([4, 1 / 3, 90, 800]);
-    send("samples", { tMs: 61_000, samples: [] });
+    send("samples", { tMs: 61_000, samples: [], refusedMinute: 7 });
+    expect(live.refusedMinute).toBe(7);
     expect(now().p50Us).toBeNull(); // no request in the last minute, says the server
     live.stop();
     joined.mockRestore();
