@@ -139,7 +139,7 @@ func (s *server) openRepositories(context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.openCatalog()
 }
 
 // checkRepository returns the absolute path of a repository.

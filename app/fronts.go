@@ -77,7 +77,7 @@ func (s *server) openFronts(ctx context.Context) error {
 	f.shares = listen.OwnShares()
 	f.guards = map[string]*listen.Guard{
 		"metrics": listen.NewGuard(f.shares.Plain, plainStall), "ui": listen.NewGuard(f.shares.Plain, plainStall),
-		"kiosk": listen.NewGuard(f.shares.Plain, plainStall),
+		"kiosk": listen.NewGuard(f.shares.Plain, plainStall), "peer": listen.NewGuard(maxPeers, plainStall),
 	}
 	for _, open := range []func() error{f.openTLS, s.openMetrics, s.openHTTP, s.openGRPC, s.openCloud} {
 		if err := open(); err != nil {

@@ -64,6 +64,7 @@ type server struct {
 	cache      cache.Store // nil: there is none
 	engine     *engine.Engine
 	trace      *trace.Tracer
+	catalog    *catalogNode // nil: no platform decides which models are served
 	fronts     *fronts
 	network    *network
 	console    atomic.Pointer[console.Console] // nil: the GUI is off, or not yet open
@@ -219,6 +220,7 @@ func (s *server) start(ctx context.Context) error {
 	if err := s.fronts.checkVertexAI(); err != nil {
 		return err
 	}
+	s.startCatalog()
 	s.fronts.announce()
 	return nil
 }
@@ -268,6 +270,7 @@ func (s *server) shutdown() {
 	if s.engine != nil {
 		defer time.AfterFunc(min(loadGrace, s.c.ExitTimeout/4), s.engine.StopLoads).Stop()
 	}
+	s.catalog.stop()
 	if s.backends != nil {
 		s.backends.Leave()
 		// So that no process takes longer than the requests may.

@@ -140,6 +140,7 @@ var layers = map[string]int{
 	"app/support":                 9,
 
 	"app/backends": 10,
+	"app/catalog":  10,
 	"app/console":  10,
 
 	"app/command/admin":    11,

@@ -15,7 +15,7 @@ import (
 )
 
 // A file with a known digest is continued from another URL, whatever its tag is there.
-func TestA022KnownContentIsContinuedFromAnotherURL(t *testing.T) {
+func TestA023KnownContentIsContinuedFromAnotherURL(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	var ranges []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func TestA022KnownContentIsContinuedFromAnotherURL(t *testing.T) {
 	}
 }
 
-func TestA022OtherMachinesNeedTLSOrADigest(t *testing.T) {
+func TestA023OtherMachinesNeedTLSOrADigest(t *testing.T) {
 	d := download.Download{URL: "http://192.0.2.1/x", Client: download.NewClient(), Most: 1}
 	if err := d.To(t.Context(), filepath.Join(t.TempDir(), "x")); err == nil ||
 		!strings.Contains(err.Error(), "is not https") {

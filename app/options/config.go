@@ -74,6 +74,7 @@ type Config struct {
 	Trace         trace.Options
 
 	Access    Access
+	Catalog   Catalog
 	Listen    listen.Endpoints
 	TLS       TLS
 	HTTP      httpapi.Options
@@ -165,6 +166,7 @@ func Default(asTriton bool) *Config {
 			Kiosk:     listen.Endpoint{Address: "127.0.0.1", Port: 8004},
 			SageMaker: listen.Endpoint{Port: 8080}, VertexAI: listen.Endpoint{Port: 8080},
 		},
+		Catalog: Catalog{Interval: 10 * time.Second},
 		HTTP:    httpapi.Options{MaxBody: 64 << 20},
 		Metrics: metrics.Options{Interval: 2 * time.Second},
 		sources: sources{given: map[string]string{}, origin: map[string][]setting{}},
@@ -290,7 +292,8 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
 	fault(c.Listen.Kiosk.On && !c.Listen.HTTP.On,
 		"--kiosk: visitors try models over HTTP; leave out --allow-http=false")
-	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
+	errs = append(errs, c.checkTLS(), c.checkCloud(), c.checkCatalog(), c.Listen.CheckPorts(),
+		checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)
 }
 

@@ -14,7 +14,7 @@ func (c *Config) table() []group {
 		{"HTTP", c.httpOptions()}, {"gRPC", c.grpcOptions()}, {"SageMaker and Vertex AI", c.cloudOptions()},
 		{"Metrics", c.metricsOptions()}, {"Tracing", c.traceOptions()}, {"Backends", c.backendOptions()},
 		{"Memory and placement", c.memoryOptions()}, {"Deprecated", c.deprecatedOptions()}, {"TLS", c.tlsOptions()},
-		{"Nereid", c.ownOptions()}, {"Public page", c.kioskOptions()},
+		{"Nereid", c.ownOptions()}, {"Public page", c.kioskOptions()}, {"Catalog", c.catalogOptions()},
 	}
 }
 

@@ -118,6 +118,17 @@ func (r *Repository) download(ctx context.Context, f repo.File, object string, p
 		return nil
 	}
 	part := object + partSuffix
+	if err := r.complete(ctx, f, part, p); err != nil {
+		return err
+	}
+	if err := os.Chmod(part, 0o400); err != nil { // read-only, because models share it
+		return err
+	}
+	return os.Rename(part, object)
+}
+
+// complete downloads an object to a file. It continues what is there.
+func (r *Repository) complete(ctx context.Context, f repo.File, part string, p *meter) error {
 	counted := int64(0) // added to the meter
 	for failed := 0; ; {
 		before := partSize(part, f.Size)
@@ -127,10 +138,7 @@ func (r *Repository) download(ctx context.Context, f repo.File, object string, p
 		counted += n
 		switch {
 		case err == nil:
-			if err := os.Chmod(part, 0o400); err != nil { // read-only, because models share it
-				return err
-			}
-			return os.Rename(part, object)
+			return nil
 		case ctx.Err() != nil || errors.Is(err, errChanged):
 			return err
 		case errors.Is(err, errNoRange) || errors.Is(err, errCorrupt):

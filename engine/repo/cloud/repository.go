@@ -98,9 +98,7 @@ func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := map[kind]func(context.Context, address, string, Options) (bucket, error){
-		kindS3: openS3, kindGCS: openGCS, kindAzure: openAzure}[a.kind]
-	b, err := open(ctx, a, text, o)
+	b, err := openers[a.kind](ctx, a, text, o)
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "model repository %s: %w", text, err)
 	}
@@ -120,6 +118,9 @@ func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil
 }
+
+var openers = map[kind]func(context.Context, address, string, Options) (bucket, error){
+	kindS3: openS3, kindGCS: openGCS, kindAzure: openAzure}
 
 // mountVariables are Triton's environment variables for the folder of copies.
 var mountVariables = map[kind]string{

@@ -1,0 +1,228 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nereid/app/catalog"
+	"nereid/docs/examples/catalog/platform"
+)
+
+const weights = "0123456789abcdef"
+
+// A version that is published is served on both nodes, one of which has its file from the other. A new version
+// replaces it, and a model that is not published any more is in the trash.
+func TestA023PublishedModelsAreServedOnAllNodes(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.peers = true
+	large := strings.Repeat(weights, 1<<15)
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": large})
+	a, b := r.start("a", t.TempDir(), nil), r.start("b", t.TempDir(), nil)
+	write(t, a.own, map[string]string{"mine/config.pbtxt": identity, "mine/1/x": "x"})
+	for _, name := range []string{"a", "b"} {
+		r.wait(name, "version 1", versions("m", 1))
+	}
+	if want := int64(len(large) + len(identity)); r.sent() != want {
+		t.Errorf("the platform has sent %d bytes, want %d: each file once", r.sent(), want)
+	}
+	r.publish(map[string]string{"m/2/data": "two"})
+	if err := os.RemoveAll(filepath.Join(r.models, "m/1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		r.wait(name, "version 2", versions("m", 2))
+	}
+	if err := os.RemoveAll(filepath.Join(r.models, "m")); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*machine{a, b} {
+		name := map[*machine]string{a: "a", b: "b"}[m]
+		r.wait(name, "no model and no file", func(r catalog.Report) bool { return len(r.Models)+len(r.Files) == 0 })
+		trash, _ := filepath.Glob(filepath.Join(m.dir, "trash/*/model/2/data"))
+		if m.serves("m") || exists(m.dir, "catalog/models/m") || len(trash) != 1 {
+			t.Errorf("%s still has the model, or not in the trash: %v", name, trash)
+		}
+	}
+	if !exists(a.own, "mine/1/x") {
+		t.Error("the operator's model is gone")
+	}
+}
+
+// A pull that is cut in the middle is continued: no byte is sent twice.
+func TestA023CutPullsAreResumed(t *testing.T) {
+	r := newRig(t, platform.Options{Cut: 1000})
+	large := strings.Repeat(weights, 1<<12)
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": large})
+	r.start("a", t.TempDir(), nil)
+	r.wait("a", "version 1", versions("m", 1))
+	if want := int64(len(large) + len(identity)); r.sent() != want {
+		t.Errorf("the platform has sent %d bytes, want %d", r.sent(), want)
+	}
+}
+
+// With the platform gone, a node serves on, also after a restart.
+func TestA023NodesServeWithoutThePlatform(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
+	dir := t.TempDir()
+	a := r.start("a", dir, nil)
+	r.wait("a", "version 1", versions("m", 1))
+	h := r.handler
+	r.setPlatform(nil)
+	a.stop()
+	if a = r.start("a", dir, nil); !a.serves("m") {
+		t.Error("the model is not served without the platform")
+	}
+	// Back again, it finds the node as it was.
+	r.setPlatform(h)
+	r.publish(map[string]string{"m/2/data": "two"})
+	r.wait("a", "version 2", versions("m", 2))
+}
+
+// fixed is a platform with one answer.
+func fixed(t *testing.T, d catalog.Desired) http.Handler {
+	t.Helper()
+	body, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /v1/nodes/{node}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
+	mux.HandleFunc("GET /v1/nodes/{node}/desired", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	})
+	mux.HandleFunc("GET /v1/files/{sha256}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write([]byte("another"))
+	})
+	return mux
+}
+
+// What the catalog publishes does not harm a node: each model is refused with the reason, and the others are served.
+func TestA023ModelsAreRefusedWithTheReason(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"good/config.pbtxt": identity, "good/1/data": weights,
+		"code/config.pbtxt": `backend: "python"`, "code/1/model.py": "import os",
+		"taken/config.pbtxt": identity, "taken/1/data": "theirs",
+		"broken/config.pbtxt": `backend: "nosuch"`, "broken/1/data": "x"})
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"models/taken/config.pbtxt": identity, "models/taken/1/data": "mine"})
+	a := r.start("a", dir, nil)
+	r.wait("a", "the good model", versions("good", 1))
+	r.wait("a", "code", state("code", "REFUSED", "1/model.py (a Python program"))
+	r.wait("a", "code", state("code", "REFUSED", "--catalog-allow-code"))
+	r.wait("a", "the name", state("taken", "REFUSED", "which the catalog did not bring"))
+	r.wait("a", "the fault", state("broken", "FAILED", "nosuch"))
+	if b, err := os.ReadFile(filepath.Join(dir, "models/taken/1/data")); err != nil || string(b) != "mine" {
+		t.Errorf("the operator's model has %q, %v", b, err)
+	}
+	for _, name := range []string{"code", "taken", "broken"} {
+		if exists(a.node.Repository(), name) {
+			t.Errorf("%s is in the repository", name)
+		}
+	}
+}
+
+// A file with another digest is not kept, and the heartbeat names it. Paths do not leave the folder.
+func TestA023FilesAreCheckedByTheirDigests(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	sum := strings.Repeat("ab", 32)
+	own := []string{r.url.String() + "/v1/files/" + sum}
+	r.setPlatform(fixed(t, catalog.Desired{Models: []catalog.Model{
+		{Name: "wrong", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 7, SHA256: sum, URLs: own}}},
+		{Name: "long", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 3, SHA256: sum, URLs: own}}},
+		{Name: "out", Config: identity, Files: []catalog.File{{Path: "../x", Size: 7, SHA256: sum, URLs: own}}},
+		{Name: "none", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 7, SHA256: sum}}},
+	}}))
+	a := r.start("a", t.TempDir(), nil)
+	r.wait("a", "the digest", state("wrong", "FAILED", "not "+sum+" of the catalog; nothing was kept"))
+	r.wait("a", "the size", state("long", "FAILED", "which are more than 3"))
+	r.wait("a", "the path", state("out", "REFUSED", `"../x"`))
+	r.wait("a", "the source", state("none", "WAITING", "no source"))
+	if files, _ := filepath.Glob(filepath.Join(a.dir, "catalog/files", sum)); len(files) > 0 {
+		t.Errorf("%v is kept", files)
+	}
+}
+
+// A version that does not load leaves the one in service, on the disk too.
+func TestA023AVersionThatDoesNotLoadLeavesTheOldOne(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
+	dir := t.TempDir()
+	a := r.start("a", dir, nil)
+	r.wait("a", "version 1", versions("m", 1))
+	r.publish(map[string]string{"m/config.pbtxt": `backend: "nosuch"`})
+	report := r.wait("a", "the fault", state("m", "FAILED", "nosuch"))
+	if v := report.Models[0].Versions; len(v) != 1 || v[0].State != "READY" || !a.serves("m") {
+		t.Errorf("the old version is not served: %+v", v)
+	}
+	a.stop()
+	if a = r.start("a", dir, nil); !a.serves("m") {
+		t.Error("the old version is not served after a restart")
+	}
+}
+
+// A model that has ended the server twice while it was loaded is not loaded a third time.
+func TestA023ModelsThatEndTheServerAreTakenBack(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
+	dir := t.TempDir()
+	r.start("a", dir, nil).stop()
+	a := r.start("a", dir, nil)
+	r.wait("a", "version 1", versions("m", 1))
+	a.stop()
+	folder, file := filepath.Join(dir, "catalog/models/m"), filepath.Join(dir, "catalog/state.json")
+	digest, err := os.ReadFile(filepath.Join(folder, ".nereid-catalog"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 { // as a process leaves it that ends in the load
+		b, err := os.ReadFile(file)
+		var kept map[string]any
+		if err != nil || json.Unmarshal(b, &kept) != nil {
+			t.Fatal(err)
+		}
+		kept["trying"] = map[string]any{"model": "m", "digest": strings.TrimSpace(string(digest))}
+		kept["crashed"] = map[string]any{"m": map[string]any{"digest": strings.TrimSpace(string(digest)), "times": i}}
+		if b, err = json.Marshal(kept); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a = r.start("a", dir, nil)
+		if i == 0 {
+			r.wait("a", "version 1 after one crash", func(c catalog.Report) bool {
+				return versions("m", 1)(c) && exists(folder)
+			})
+		} else {
+			r.wait("a", "a refusal", state("m", "REFUSED", "ended 2 times"))
+		}
+		a.stop()
+	}
+}
+
+// A node gives its files only to those who know the catalog's token, and nobody learns it from what is asked.
+func TestA023PeersNeedTheToken(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
+	a := r.start("a", t.TempDir(), nil)
+	report := r.wait("a", "version 1", versions("m", 1))
+	for _, given := range []string{"", "Bearer " + token, "Bearer " + strings.Repeat("0", 64)} {
+		for _, path := range append(report.Files, "../state.json", "state.json") {
+			w := httptest.NewRecorder()
+			req := httptest.NewRequest(http.MethodGet, "/v1/files/"+path, nil)
+			req.Header.Set("Authorization", given)
+			a.node.Handler().ServeHTTP(w, req)
+			if w.Code == http.StatusOK || w.Code == http.StatusPartialContent {
+				t.Errorf("%q gets %s: %d", given, path, w.Code)
+			}
+		}
+	}
+}

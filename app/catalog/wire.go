@@ -1,0 +1,154 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"nereid/app/console/imports/staging"
+	"nereid/engine/repo"
+)
+
+// Desired is what the platform wants on a node.
+type Desired struct {
+	Models []Model `json:"models"`
+}
+
+// Model is a model folder.
+type Model struct {
+	Name   string `json:"name"`
+	Config string `json:"config,omitempty"` // the text of config.pbtxt; "": it is among Files, or there is none
+	Files  []File `json:"files"`
+}
+
+// File is a file of a model folder, and where it can be fetched.
+type File struct {
+	Path   string   `json:"path"` // in the model folder, such as 1/model.onnx
+	Size   int64    `json:"size"`
+	SHA256 string   `json:"sha256"`
+	URLs   []string `json:"urls,omitempty"`
+	Peers  []string `json:"peers,omitempty"` // URLs of nodes that have the file
+}
+
+// Report is what a node tells the platform.
+type Report struct {
+	Version string        `json:"version"`           // of the program
+	Peer    string        `json:"peer,omitempty"`    // where other nodes can fetch files
+	Desired string        `json:"desired,omitempty"` // the ETag of the last desired state that the node has
+	Models  []ModelReport `json:"models"`
+	Files   []string      `json:"files"` // the digests of the files that the node has
+	Load    Load          `json:"load"`
+}
+
+// ModelReport is the state of a model of the catalog on a node.
+type ModelReport struct {
+	Name     string          `json:"name"`
+	State    string          `json:"state"` // a state constant
+	Reason   string          `json:"reason,omitempty"`
+	Have     int64           `json:"have_bytes,omitempty"` // while it is pulled
+	Size     int64           `json:"size_bytes,omitempty"`
+	Versions []VersionReport `json:"versions"` // those that the node knows, also of an earlier publication
+}
+
+// The states of a model.
+const (
+	waiting = "WAITING" // no source has its files yet
+	pulling = "PULLING"
+	loading = "LOADING"
+	ready   = "READY"
+	refused = "REFUSED" // by this node; Reason says why
+	failed  = "FAILED"  // it is tried again
+)
+
+// VersionReport is the state of a version, with the words of the repository index.
+type VersionReport struct {
+	Version int64  `json:"version"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Load is how busy a node is.
+type Load struct {
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	MemoryBytes       int64   `json:"memory_bytes"`
+	MemoryFreeBytes   int64   `json:"memory_free_bytes"`
+	DiskFreeBytes     int64   `json:"disk_free_bytes"`
+}
+
+// digestOf returns the digest of what a model consists of, wherever its files are.
+func (m *Model) digestOf() string {
+	what := Model{Name: m.Name, Config: m.Config}
+	for _, f := range m.Files {
+		what.Files = append(what.Files, File{Path: f.Path, Size: f.Size, SHA256: f.SHA256})
+	}
+	b, _ := json.Marshal(what) //nolint:errchkjson // texts and numbers only
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func (m *Model) size() (sum int64) {
+	for _, f := range m.Files {
+		sum += f.Size
+	}
+	return sum
+}
+
+var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// check refuses a model that cannot be a folder of this machine.
+func (m *Model) check() error {
+	if err := repo.CheckName(m.Name); err != nil {
+		return err
+	}
+	if len(m.Files) == 0 {
+		return errors.New("it has no files")
+	}
+	seen := map[string]bool{}
+	for _, f := range m.Files {
+		clean, err := staging.CleanPath(f.Path)
+		switch {
+		case err != nil:
+			return err
+		case clean == "" || clean != f.Path:
+			return fmt.Errorf("%q is no path of a file in a model folder", f.Path)
+		case f.Path == repo.ConfigName && m.Config != "":
+			return errors.New("its configuration is given twice, as config and as a file")
+		case f.Size < 0 || !sha256Hex.MatchString(f.SHA256):
+			return fmt.Errorf("%s needs a size and a SHA-256 of 64 digits in lower case", f.Path)
+		case seen[strings.ToLower(f.Path)]:
+			return fmt.Errorf("%s is there twice", f.Path)
+		}
+		seen[strings.ToLower(f.Path)] = true
+	}
+	for _, f := range m.Files {
+		for above := path.Dir(f.Path); above != "."; above = path.Dir(above) {
+			if seen[strings.ToLower(above)] {
+				return fmt.Errorf("%s is a file and a folder", above)
+			}
+		}
+	}
+	return nil
+}
+
+// parse reads a desired state. A model with faults is refused later, and does not keep the others from being served.
+func parse(b []byte) (d Desired, err error) {
+	if err = json.Unmarshal(b, &d); err != nil {
+		return d, fmt.Errorf("the desired state is no JSON of the catalog: %w", err)
+	}
+	if d.Models == nil {
+		return d, errors.New("the desired state has no list of models")
+	}
+	seen := map[string]bool{}
+	for _, m := range d.Models {
+		if repo.CheckName(m.Name) != nil || seen[m.Name] {
+			return d, fmt.Errorf("the desired state has a model %q, whose name is none or is there twice", m.Name)
+		}
+		seen[m.Name] = true
+	}
+	return d, nil
+}
