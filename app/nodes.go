@@ -42,15 +42,16 @@ func (s *server) openCatalog() error {
 	e := &s.c.Engine
 	node, err := catalog.Open(catalog.Options{
 		URL: o.URL, Name: o.Node, TokenFile: o.TokenFile, Interval: o.Interval, AllowCode: o.AllowCode,
-		Folder: s.data.Join("catalog"), Repositories: e.Repositories, Namespaces: e.Namespaces,
-		Trash: &models.Trash{Dir: s.data.Join("trash")}, Cloud: cloud.Options{Lookup: os.LookupEnv, Log: s.log},
+		Folder: s.data.Join("catalog"), Repositories: e.Repositories, Remotes: s.repos.remotes,
+		Namespaces: e.Namespaces,
+		Trash:      &models.Trash{Dir: s.data.Join("trash")}, Cloud: cloud.Options{Lookup: os.LookupEnv, Log: s.log},
 		Version: "nereid " + Version, Log: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.catalog = &catalogNode{node: node}
-	e.Repositories = append(slices.Clone(e.Repositories), node.Repository())
+	e.Repositories, e.Yielding = append(slices.Clone(e.Repositories), node.Repository()), node.Repository()
 	if o.Peer == "" {
 		return nil
 	}

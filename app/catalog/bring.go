@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,10 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	digest, place := m.digestOf(), filepath.Join(n.Repository(), m.Name)
 	there := placed(place)
 	if other := n.conflict(m.Name); other != "" {
-		if there != "" { // the operator's model cannot be loaded while both are there
-			n.remove(m.Name, other+" has a model of the name")
+		if there != "" {
+			n.giveWay(ctx, m.Name, other)
 		}
-		return refusal{fmt.Errorf("%s has a model of the name, which the catalog did not bring", other)}
+		return taken(other)
 	}
 	if there == digest {
 		return n.ensureLoaded(ctx, m.Name)
@@ -54,8 +55,13 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	if err := n.pull(pulls, m); err != nil {
 		return err
 	}
+	n.placing.Lock()
+	defer n.placing.Unlock()
 	if pulls.Err() != nil {
 		return pulls.Err()
+	}
+	if other, err := n.remoteConflict(m.Name); err != nil || other != "" {
+		return cmp.Or(err, taken(other))
 	}
 	n.phase(m.Name, loading, 0, 0)
 	part := filepath.Join(n.work(), m.Name)
@@ -63,6 +69,24 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 		return errors.Join(err, os.RemoveAll(part))
 	}
 	return n.install(ctx, m.Name, digest, part, place)
+}
+
+func taken(repository string) error {
+	return refusal{fmt.Errorf("%s has a model of the name, which the catalog did not bring", repository)}
+}
+
+// remoteConflict is conflict for repositories in a cloud's storage, which takes a question to each.
+func (n *Node) remoteConflict(name string) (string, error) {
+	for root, r := range n.Remotes {
+		files, err := r.List(name)
+		if err != nil {
+			return "", fmt.Errorf("it is not known whether %s has a model of the name: %w", root, err)
+		}
+		if len(files) > 0 && !n.Namespaces {
+			return root, nil
+		}
+	}
+	return "", nil
 }
 
 // conflict returns another repository that has a model of a name, "" if there is none.

@@ -1,6 +1,8 @@
 package catalog_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -84,8 +86,8 @@ func TestA023NodesServeWithoutThePlatform(t *testing.T) {
 	r.wait("a", "version 2", versions("m", 2))
 }
 
-// fixed is a platform with one answer.
-func fixed(t *testing.T, d catalog.Desired) http.Handler {
+// fixed is a platform with one answer, and one file under all digests.
+func fixed(t *testing.T, d catalog.Desired, served string) http.Handler {
 	t.Helper()
 	body, err := json.Marshal(d)
 	if err != nil {
@@ -99,7 +101,7 @@ func fixed(t *testing.T, d catalog.Desired) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/files/{sha256}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write([]byte("another"))
+		_, _ = w.Write([]byte(served))
 	})
 	return mux
 }
@@ -139,7 +141,7 @@ func TestA023FilesAreCheckedByTheirDigests(t *testing.T) {
 		{Name: "long", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 3, SHA256: sum, URLs: own}}},
 		{Name: "out", Config: identity, Files: []catalog.File{{Path: "../x", Size: 7, SHA256: sum, URLs: own}}},
 		{Name: "none", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 7, SHA256: sum}}},
-	}}))
+	}}, "another"))
 	a := r.start("a", t.TempDir(), nil)
 	r.wait("a", "the digest", state("wrong", "FAILED", "not "+sum+" of the catalog; nothing was kept"))
 	r.wait("a", "the size", state("long", "FAILED", "which are more than 3"))
@@ -225,4 +227,51 @@ func TestA023PeersNeedTheToken(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A model of the operator's is never touched: if it comes after one of the catalog, it is served in its place.
+func TestA023TheOperatorsModelIsServedInPlaceOfTheCatalogs(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
+	dir := t.TempDir()
+	a := r.start("a", dir, nil)
+	r.wait("a", "version 1", versions("m", 1))
+	made := filepath.Join(dir, "made")
+	write(t, made, map[string]string{"config.pbtxt": identity, "3/data": "mine"})
+	if err := os.Rename(made, filepath.Join(a.own, "m")); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("a", "the name", state("m", "REFUSED", "which the catalog did not bring"))
+	st, _ := a.Model("m")
+	if st.Repository != a.own || !a.serves("m") || exists(a.node.Repository(), "m") {
+		t.Errorf("served from %q: %v", st.Repository, a.serves("m"))
+	}
+	trash, _ := filepath.Glob(filepath.Join(dir, "trash/*/model/1/data"))
+	if len(trash) != 1 {
+		t.Errorf("the catalog's model is not in the trash: %v", trash)
+	}
+}
+
+// A pull that takes long does not delay other models.
+func TestA023AStuckPullDelaysNoOtherModel(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	stuck, asked := make(chan struct{}), make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-stuck
+	}))
+	t.Cleanup(slow.Close)
+	t.Cleanup(func() { close(stuck) })
+	sum := sha256.Sum256([]byte(weights))
+	data := hex.EncodeToString(sum[:])
+	r.setPlatform(fixed(t, catalog.Desired{Models: []catalog.Model{
+		{Name: "a", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 7, SHA256: strings.Repeat("ab", 32),
+			URLs: []string{slow.URL}}}},
+		{Name: "b", Config: identity, Files: []catalog.File{{Path: "1/data", Size: int64(len(weights)), SHA256: data,
+			URLs: []string{r.url.String() + "/v1/files/" + data}}}},
+	}}, weights))
+	r.start("a", t.TempDir(), nil)
+	<-asked
+	r.wait("a", "the other model", versions("b", 1))
+	r.wait("a", "the stuck pull", state("a", "PULLING", ""))
 }

@@ -18,6 +18,7 @@ import (
 	"nereid/app/download"
 	"nereid/engine/clock"
 	"nereid/engine/lifecycle"
+	"nereid/engine/repo"
 	"nereid/engine/repo/cloud"
 	"nereid/engine/stats"
 )
@@ -38,9 +39,10 @@ type Options struct {
 	Interval  time.Duration
 	AllowCode bool // takes models that run code when they are loaded
 
-	Folder       string   // absolute path, which belongs to the node
-	Repositories []string // the other model repositories
-	Namespaces   bool     // models of several repositories may have one name
+	Folder       string                 // absolute path, which belongs to the node
+	Repositories []string               // the other model repositories
+	Remotes      map[string]repo.Remote // those of them in a cloud's storage; may be nil
+	Namespaces   bool                   // models of several repositories may have one name
 	Trash        *models.Trash
 	Cloud        cloud.Options // for files in a cloud's storage; the cache is not used
 	Version      string        // of the program
@@ -55,15 +57,28 @@ type Node struct {
 	new    chan struct{} // capacity 1: there is a new desired state
 	news   chan struct{} // capacity 1: a report is due
 	lost   bool          // the platform did not answer; only the goroutine that asks it uses this
+	slots  chan struct{} // has an element for each model that is being pulled
+
+	placing sync.Mutex // held while folders of the repository change; before mu
 
 	mu     sync.Mutex // guards the rest
 	state  state
-	cancel context.CancelFunc     // ends the pulls under way
+	jobs   map[string]job         // what is being brought, by the model's name
+	locks  map[string]*sync.Mutex // held while a file is pulled, by its digest
 	peer   string                 // where other nodes fetch files; "": nowhere
 	phases map[string]ModelReport // what is being done to models, without their versions
 	failed map[string]failure
 	loaded map[string]bool // models that this process has tried to load
 }
+
+// job brings a model.
+type job struct {
+	digest string             // of the model
+	cancel context.CancelFunc // ends its pulls
+}
+
+// maxPulls is how many models are pulled at one time.
+const maxPulls = 4
 
 // failure says when a model is tried again.
 type failure struct {
@@ -75,6 +90,7 @@ type failure struct {
 // Open makes a Node, and undoes what an earlier process has not finished. The engine has loaded no model yet.
 func Open(o Options) (*Node, error) {
 	n := &Node{Options: o, client: download.NewClient(), new: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxPulls), jobs: map[string]job{}, locks: map[string]*sync.Mutex{},
 		phases: map[string]ModelReport{}, failed: map[string]failure{}, loaded: map[string]bool{}}
 	if err := n.open(); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
@@ -109,7 +125,7 @@ func (n *Node) Run(ctx context.Context, e Engine) {
 		case <-n.new:
 		case <-tick.C: // a pause has ended, or somebody has changed the folders
 		}
-		n.apply(ctx)
+		n.apply(ctx, &wg)
 	}
 }
 
@@ -126,7 +142,7 @@ func (n *Node) ask(ctx context.Context) {
 		n.Log.Debug("the catalog takes no report", "err", err)
 	}
 	for ctx.Err() == nil {
-		start := time.Now()
+		start, pause := time.Now(), n.Interval
 		n.mu.Lock()
 		tag := n.state.Tag
 		n.mu.Unlock()
@@ -144,24 +160,28 @@ func (n *Node) ask(ctx context.Context) {
 		if d != nil {
 			n.take(*d, next)
 		}
-		clock.Sleep(ctx, n.Interval-time.Since(start))
+		if d != nil && next != "" { // more may follow, such as sources of files
+			pause = n.Interval / 10
+		}
+		clock.Sleep(ctx, pause-time.Since(start))
 	}
 }
 
-// take keeps a desired state. If only the sources of files differ, the pulls under way go on.
+// take keeps a desired state, and ends the pulls of models that it has no more, or differently. If only the sources of
+// files differ, the pulls under way go on.
 func (n *Node) take(d Desired, tag string) {
-	same := false
-	err := n.change(func(s *state) {
-		same = slices.EqualFunc(s.Desired.Models, d.Models,
-			func(a, b Model) bool { return a.digestOf() == b.digestOf() })
-		s.Desired, s.Tag = d, tag
-	})
-	if err != nil { // it is known until the process ends
+	if err := n.change(func(s *state) { s.Desired, s.Tag = d, tag }); err != nil { // it is known until the process ends
 		n.Log.Warn("the desired state cannot be kept", "err", err)
 	}
+	digests := map[string]string{}
+	for i := range d.Models {
+		digests[d.Models[i].Name] = d.Models[i].digestOf()
+	}
 	n.mu.Lock()
-	if n.cancel != nil && !same {
-		n.cancel()
+	for name, j := range n.jobs {
+		if j.digest != digests[name] {
+			j.cancel()
+		}
 	}
 	n.mu.Unlock()
 	n.signal(n.new)
@@ -169,29 +189,42 @@ func (n *Node) take(d Desired, tag string) {
 
 func (n *Node) shown() string { return download.Plain(n.URL) }
 
-// apply brings the desired models, takes the others away, and removes files that nothing needs. A new desired state
-// ends its pulls, and is applied next.
-func (n *Node) apply(ctx context.Context) {
-	pulls, cancel := context.WithCancel(ctx)
-	defer cancel()
+// apply starts to bring the desired models, takes the others away, and removes files that nothing needs.
+func (n *Node) apply(ctx context.Context, wg *sync.WaitGroup) {
 	n.mu.Lock()
-	n.cancel = cancel
 	d := n.state.Desired
 	n.mu.Unlock()
 	if d.Models == nil {
 		return // the platform has never said anything
 	}
 	n.withdraw(d)
-	for i := range d.Models {
-		if pulls.Err() != nil {
-			return
-		}
-		m := &d.Models[i]
-		if err := n.bring(ctx, pulls, m); ctx.Err() == nil {
-			n.note(m, err)
-		}
-	}
 	n.prune(d)
+	for i := range d.Models {
+		n.start(ctx, wg, &d.Models[i])
+	}
+}
+
+// start brings a model in a goroutine, unless one does that.
+func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, busy := n.jobs[m.Name]; busy {
+		return
+	}
+	pulls, cancel := context.WithCancel(ctx)
+	n.jobs[m.Name] = job{m.digestOf(), cancel}
+	wg.Go(func() {
+		err := n.bring(ctx, pulls, m)
+		if pulls.Err() == nil {
+			n.note(m, err)
+		} else {
+			n.signal(n.new) // for what is desired now
+		}
+		cancel()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.jobs, m.Name)
+	})
 }
 
 // refusal is the error of a model that this node does not take.
@@ -212,7 +245,7 @@ const maxPause = time.Hour
 func (n *Node) note(m *Model, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if errors.Is(err, errLater) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, errLater) {
 		return
 	}
 	r := ModelReport{Name: m.Name, State: ready}
@@ -289,8 +322,24 @@ func wanted(d Desired, name string) bool {
 
 // remove takes a model of the catalog out of service and moves it to the trash.
 func (n *Node) remove(name, why string) {
-	folder := filepath.Join(n.Repository(), name)
+	n.placing.Lock()
+	defer n.placing.Unlock()
 	n.engine.Remove(n.key(name))
+	n.discard(name, why)
+}
+
+// giveWay moves a model of the catalog to the trash, and loads the one of the same name that another repository has.
+func (n *Node) giveWay(ctx context.Context, name, other string) {
+	n.placing.Lock()
+	defer n.placing.Unlock()
+	n.discard(name, other+" has a model of the name")
+	if err := n.engine.Reload(ctx, name); err != nil {
+		n.Log.Warn("a model does not load that has replaced one of the catalog", "model", name, "err", err)
+	}
+}
+
+func (n *Node) discard(name, why string) {
+	folder := filepath.Join(n.Repository(), name)
 	if _, err := n.Trash.Put(n.key(name), folder, folder); err != nil {
 		n.Log.Warn("a model of the catalog cannot be moved to the trash", "model", name, "err", err)
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,6 +50,15 @@ func (n *Node) pull(ctx context.Context, m *Model) error {
 	if free, ok := proc.FreeBytes(n.blobs()); ok && bytes > 0 && uint64(bytes)+diskReserve > free {
 		return fmt.Errorf("%d bytes are missing, and %d are free on the disk, of which %d stay free", bytes, free,
 			diskReserve)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	select {
+	case n.slots <- struct{}{}:
+		defer func() { <-n.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	size := m.size()
 	p := &progress{each: map[string]int64{},
@@ -102,13 +112,18 @@ func partSize(path string) int64 {
 func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 	part := n.blob(f.SHA256) + partSuffix
 	var sources []string
-	for _, peer := range f.Peers {
+	for _, i := range rand.Perm(len(f.Peers)) { // so that not all nodes ask the same one
+		peer := f.Peers[i]
 		sources = append(sources, strings.TrimSuffix(peer, "/")+blobPath+f.SHA256)
 	}
 	peers := len(sources)
 	sources = append(sources, f.URLs...)
 	if len(sources) == 0 {
 		return errWaiting
+	}
+	defer n.lock(f.SHA256)()
+	if n.complete(f) { // for another model
+		return nil
 	}
 	p.at(f, partSize(part))
 	var errs []error
@@ -120,6 +135,19 @@ func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// lock locks a file by its digest.
+func (n *Node) lock(digest string) (unlock func()) {
+	n.mu.Lock()
+	l := n.locks[digest]
+	if l == nil {
+		l = new(sync.Mutex)
+		n.locks[digest] = l
+	}
+	n.mu.Unlock()
+	l.Lock()
+	return l.Unlock
 }
 
 // pullFrom brings a file from one source. If the source continued what another one has sent, and the whole has another

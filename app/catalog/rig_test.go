@@ -133,7 +133,7 @@ func (r *rig) setPlatform(h http.Handler) {
 // wait waits until a node reports something.
 func (r *rig) wait(node, what string, is func(catalog.Report) bool) catalog.Report {
 	r.t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(time.Minute)
 	for {
 		r.mu.Lock()
 		report, news := r.reports[node], r.news
@@ -262,7 +262,7 @@ func (r *rig) start(name, dir string, set func(*catalog.Options)) *machine {
 	}
 	m.Engine, err = engine.New(engine.Options{ModelOptions: engine.ModelOptions{
 		Repositories: append(o.Repositories, m.node.Repository()), Backends: builtin.All(),
-		OverrideFolder: r.t.TempDir(), Log: log, Namespaces: o.Namespaces}})
+		Yielding: m.node.Repository(), OverrideFolder: r.t.TempDir(), Log: log, Namespaces: o.Namespaces}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -80,9 +80,10 @@ def wait(server, model, want):
     until(lambda: answers(server, model) == want, 60, f"{model} does not answer {want}", server.log)
 
 
-def test_A023_two_nodes_serve_what_a_platform_publishes(program, tmp_path):
+@pytest.mark.parametrize("mode", [[], ["--model-control-mode=poll"]], ids=["none", "poll"])
+def test_A023_two_nodes_serve_what_a_platform_publishes(program, tmp_path, mode):
     """One node downloads and two serve, versions follow, and both serve on without the platform, restarted too."""
-    with Platform(program, tmp_path) as p, node(p, tmp_path, 1) as one, \
+    with Platform(program, tmp_path) as p, node(p, tmp_path, 1, *mode) as one, \
             node(p, tmp_path, 2, "--model-control-mode=explicit") as two:
         write(one.repositories[0], "mine", [helper.make_node("Abs", ["x"], ["y"])], [("x", TensorProto.FLOAT, [3])],
               [("y", TensorProto.FLOAT, [3])])

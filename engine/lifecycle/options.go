@@ -22,6 +22,8 @@ type Options struct {
 	Repositories []string
 	// Preferred is one of Repositories; see repo.Options.Preferred.
 	Preferred string
+	// Yielding is one of Repositories; see repo.Options.Yielding.
+	Yielding string
 	// Remotes holds those of Repositories that are not folders of this machine, by their names there. The caller closes
 	// them, before the Manager, so that downloads under way end.
 	Remotes map[string]repo.Remote

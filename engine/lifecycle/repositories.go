@@ -30,6 +30,7 @@ func newRepositories(o *Options) *Repositories {
 	return &Repositories{
 		fixed: repo.Options{
 			Namespaces: o.Namespaces, ConfigName: o.ConfigName, Remotes: o.Remotes, Preferred: o.Preferred,
+			Yielding: o.Yielding,
 		},
 		roots: o.Repositories,
 	}

@@ -162,6 +162,7 @@ func TestRegisteredNamesArePreferred_A024(t *testing.T) {
 			b + "/x"},
 		{"the name of its folder", Options{Names: map[string]map[string]string{b: {"m": "m"}}}, b + "/m"},
 		{"a preferred repository", Options{Preferred: b}, b + "/m"},
+		{"a repository that yields", Options{Yielding: a}, b + "/m"},
 	} {
 		for _, roots := range [][]string{{a, b}, {b, a}} {
 			tt.o.Roots = roots

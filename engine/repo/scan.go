@@ -90,6 +90,8 @@ type Options struct {
 	Names map[string]map[string]string
 	// Preferred, if not empty, is the repository whose models are taken if another one has a model of the same name.
 	Preferred string
+	// Yielding, if not empty, is the repository whose models are not taken if another one has a model of the same name.
+	Yielding string
 	// Only, if not empty, restricts the scan to models of this name.
 	Only string
 	// Namespaces allows models of the same name in several repositories. The keys of the result are those of Key.
@@ -200,9 +202,9 @@ func (o *Options) add(models map[string]*Model, m *Model) {
 	}
 	other := models[m.Key]
 	switch {
-	case other != nil && o.prefers(other):
+	case other != nil && (o.prefers(other) || o.yields(m)):
 		return
-	case other != nil && !o.prefers(m):
+	case other != nil && !o.prefers(m) && !o.yields(other):
 		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name "+
 			"must be unique across all model repositories; rename or remove one, "+
 			"or start the server with --model-namespacing=true", m.Name, other.Root, m.Root)
@@ -216,6 +218,8 @@ func (o *Options) prefers(m *Model) bool {
 	_, named := o.Names[m.Root][filepath.Base(m.Folder)]
 	return named || m.Root == o.Preferred
 }
+
+func (o *Options) yields(m *Model) bool { return o.Yielding != "" && m.Root == o.Yielding }
 
 // unmounted reports whether a repository is empty and on another file system than before. It updates o.Devices.
 func (o *Options) unmounted(root string, entries int) bool {

@@ -106,6 +106,7 @@ func TestStorages(t *testing.T) {
 			t.Run("an interrupted download continues, also after a restart", st.testResume)
 			t.Run("a content under another name is not downloaded again", st.testContent)
 			t.Run("keys that cannot be files", st.testHostile)
+			t.Run("A023 a single object continues what is there", st.testObject)
 			t.Run("wrong credentials", st.testWrong)
 			t.Run("no such bucket", st.testNoBucket)
 		})
@@ -326,6 +327,28 @@ func (s *storage) testNoBucket(t *testing.T) {
 }
 
 // TestCredentialsFile tests the entries of Triton's credential file.
+func (s *storage) testObject(t *testing.T) {
+	data := random(t, 1<<20)
+	s.put(t, "blobs/one", data)
+	s.put(t, "blobs/one-and-more", []byte("x"))
+	file, w := filepath.Join(t.TempDir(), "one.part"), &wire{}
+	if err := os.WriteFile(file, data[:1<<19], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := s.options("", w)
+	if err := cloud.Object(t.Context(), s.root+"/blobs/one", file, 1<<20, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, data) || w.bytes.Load() != 1<<19 {
+		t.Errorf("%d bytes were read, %v", w.bytes.Load(), err)
+	}
+	for path, size := range map[string]int64{"/blobs/on": 1, "/blobs/": 1, "/blobs/one": 7} {
+		if err := cloud.Object(t.Context(), s.root+path, file, size, o, nil); err == nil {
+			t.Errorf("%s with %d bytes is there", path, size)
+		}
+	}
+}
+
 func TestCredentialsFile(t *testing.T) {
 	s := startS3(t)
 	s.put(t, "a/m/1/model.bin", []byte("x"))
