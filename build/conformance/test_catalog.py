@@ -96,6 +96,8 @@ def test_A023_two_nodes_serve_what_a_platform_publishes(program, tmp_path, mode)
         for s in (one, two):
             wait(s, "calc", [1, 2, 3])
         assert {name for name, _ in two.index(ready=True)} == {"calc"}
+        until(lambda: answers(one, "calc") and p.get("/v1/nodes")["node1"]["load"]["requests_per_second"] > 0, 60,
+              "no requests are reported", one.log)
         report = p.get("/v1/nodes")["node1"]
         assert report["load"]["memory_bytes"] > 0 and report["load"]["disk_free_bytes"] > 0, report
         p.process.kill()
