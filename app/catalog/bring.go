@@ -34,7 +34,7 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 		if there != "" {
 			n.giveWay(ctx, m.Name, other)
 		}
-		return taken(other)
+		return taken(other, true)
 	}
 	if there == digest {
 		return n.ensureLoaded(ctx, m.Name)
@@ -47,10 +47,10 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	}
 	if crashed.Digest == digest && crashed.Times >= maxCrashes {
 		return refusal{fmt.Errorf("the server has ended %d times while it loaded the model; publish another version",
-			crashed.Times)}
+			crashed.Times), true}
 	}
 	if err := m.check(); err != nil {
-		return refusal{err}
+		return refusal{err, true}
 	}
 	if err := n.pull(pulls, m); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 		return pulls.Err()
 	}
 	if other, err := n.remoteConflict(m.Name); err != nil || other != "" {
-		return cmp.Or(err, taken(other))
+		return cmp.Or(err, taken(other, false))
 	}
 	n.phase(m.Name, loading, 0, 0)
 	part := filepath.Join(n.work(), m.Name)
@@ -71,8 +71,8 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	return n.install(ctx, m.Name, digest, part, place)
 }
 
-func taken(repository string) error {
-	return refusal{fmt.Errorf("%s has a model of the name, which the catalog did not bring", repository)}
+func taken(repository string, cheap bool) error {
+	return refusal{fmt.Errorf("%s has a model of the name, which the catalog did not bring", repository), cheap}
 }
 
 // remoteConflict is conflict for repositories in a cloud's storage, which takes a question to each.
@@ -153,7 +153,7 @@ func (n *Node) build(m *Model, part, digest string) error {
 			all = append(all, r.Path+" ("+r.Why+")")
 		}
 		return refusal{fmt.Errorf("%s runs as code on this machine when the model is loaded; the operator of the node "+
-			"allows that with --catalog-allow-code", strings.Join(all, ", "))}
+			"allows that with --catalog-allow-code", strings.Join(all, ", ")), false}
 	}
 	if err := durable.Replace(filepath.Join(part, digestName), []byte(digest+"\n"), 0o644); err != nil {
 		return err

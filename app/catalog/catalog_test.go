@@ -141,11 +141,14 @@ func TestA023FilesAreCheckedByTheirDigests(t *testing.T) {
 		{Name: "long", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 3, SHA256: sum, URLs: own}}},
 		{Name: "out", Config: identity, Files: []catalog.File{{Path: "../x", Size: 7, SHA256: sum, URLs: own}}},
 		{Name: "none", Config: identity, Files: []catalog.File{{Path: "1/data", Size: 7, SHA256: sum}}},
+		{Name: "huge", Config: identity, Files: []catalog.File{{Path: "1/a", Size: 1<<63 - 1, SHA256: sum, URLs: own},
+			{Path: "1/b", Size: 1<<63 - 1, SHA256: strings.Repeat("cd", 32), URLs: own}}},
 	}}, "another"))
 	a := r.start("a", t.TempDir(), nil)
 	r.wait("a", "the digest", state("wrong", "FAILED", "not "+sum+" of the catalog; nothing was kept"))
 	r.wait("a", "the size", state("long", "FAILED", "which are more than 3"))
 	r.wait("a", "the path", state("out", "REFUSED", `"../x"`))
+	r.wait("a", "the sum", state("huge", "REFUSED", "more bytes than a disk has"))
 	r.wait("a", "the source", state("none", "WAITING", "no source"))
 	if files, _ := filepath.Glob(filepath.Join(a.dir, "catalog/files", sum)); len(files) > 0 {
 		t.Errorf("%v is kept", files)
@@ -250,6 +253,11 @@ func TestA023TheOperatorsModelIsServedInPlaceOfTheCatalogs(t *testing.T) {
 	if len(trash) != 1 {
 		t.Errorf("the catalog's model is not in the trash: %v", trash)
 	}
+	// A refusal for the name alone ends with the reason, however long it was.
+	if err := os.Rename(filepath.Join(a.own, "m"), made); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("a", "version 1 again", versions("m", 1))
 }
 
 // A pull that takes long does not delay other models.

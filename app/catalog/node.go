@@ -160,7 +160,7 @@ func (n *Node) ask(ctx context.Context) {
 		if d != nil {
 			n.take(*d, next)
 		}
-		if d != nil && next != "" { // more may follow, such as sources of files
+		if d != nil && next != "" && next != tag { // more may follow, such as sources of files
 			pause = n.Interval / 10
 		}
 		clock.Sleep(ctx, pause-time.Since(start))
@@ -228,7 +228,10 @@ func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
 }
 
 // refusal is the error of a model that this node does not take.
-type refusal struct{ error }
+type refusal struct {
+	error
+	cheap bool // it takes no pull to find out, so there is no pause before the next try
+}
 
 func (r refusal) Unwrap() error { return r.error }
 
@@ -270,16 +273,20 @@ func (n *Node) note(m *Model, err error) {
 	case errors.As(err, &no):
 		r.State = refused
 	}
+	n.phases[m.Name] = r
+	if before.State != r.State || before.Reason != r.Reason {
+		n.Log.Warn("a model of the catalog is not served as published", "model", m.Name, "state", r.State,
+			"reason", r.Reason)
+	}
+	if no.cheap {
+		return
+	}
 	f := failure{digest: m.digestOf(), pause: n.Interval}
 	if last := n.failed[m.Name]; last.digest == f.digest {
 		f.pause = min(2*last.pause, maxPause)
 	}
 	f.next = time.Now().Add(f.pause)
-	n.failed[m.Name], n.phases[m.Name] = f, r
-	if before.State != r.State || before.Reason != r.Reason {
-		n.Log.Warn("a model of the catalog is not served as published", "model", m.Name, "state", r.State,
-			"reason", r.Reason)
-	}
+	n.failed[m.Name] = f
 }
 
 // phase keeps what is being done to a model.

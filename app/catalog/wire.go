@@ -100,13 +100,18 @@ func (m *Model) size() (sum int64) {
 
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+const (
+	maxFiles = 1 << 16 // of a model
+	maxSize  = 1 << 46 // of a file, so that no sum overflows
+)
+
 // check refuses a model that cannot be a folder of this machine.
 func (m *Model) check() error {
 	if err := repo.CheckName(m.Name); err != nil {
 		return err
 	}
-	if len(m.Files) == 0 {
-		return errors.New("it has no files")
+	if len(m.Files) == 0 || len(m.Files) > maxFiles {
+		return fmt.Errorf("it has %d files; 1 to %d are taken", len(m.Files), maxFiles)
 	}
 	seen := map[string]bool{}
 	for _, f := range m.Files {
@@ -120,6 +125,8 @@ func (m *Model) check() error {
 			return errors.New("its configuration is given twice, as config and as a file")
 		case f.Size < 0 || !sha256Hex.MatchString(f.SHA256):
 			return fmt.Errorf("%s needs a size and a SHA-256 of 64 digits in lower case", f.Path)
+		case f.Size > maxSize:
+			return fmt.Errorf("%s has more bytes than a disk has", f.Path)
 		case seen[strings.ToLower(f.Path)]:
 			return fmt.Errorf("%s is there twice", f.Path)
 		}
