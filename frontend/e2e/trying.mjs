@@ -1,6 +1,42 @@
 // "Try it" beyond one request and one answer: responses of a decoupled model as they come, and requests of a sequence.
 import { execFileSync } from "node:child_process";
-import { axe, patience, shot } from "./lib.mjs";
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, eventually, patience, root, shot } from "./lib.mjs";
+
+/** Finds the same two boxes and a spot in any JPEG file. */
+const boxes = {
+  config: `backend: "python"
+input [ { name: "picture" data_type: TYPE_UINT8 dims: [ 1, -1 ] } ]
+output [
+  { name: "boxes" data_type: TYPE_FP32 dims: [ 2, 4 ] },
+  { name: "scores" data_type: TYPE_FP32 dims: [ 2 ] },
+  { name: "names" data_type: TYPE_STRING dims: [ 2 ] },
+  { name: "heat" data_type: TYPE_FP32 dims: [ 16, 16 ] }
+]
+`,
+  model: `import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            file = pb_utils.get_input_tensor_by_name(r, "picture").as_numpy().tobytes()
+            if not file.startswith(b"\\xff\\xd8\\xff"):
+                raise ValueError("no JPEG file")
+            heat = np.zeros((16, 16), np.float32)
+            heat[4:8, 4:8] = 1
+            values = {
+                "boxes": np.array([[10, 20, 110, 80], [120, 100, 300, 300]], np.float32),
+                "scores": np.array([0.9, 0.2], np.float32),
+                "names": np.array([b"moon", b"sun"], np.object_),
+                "heat": heat,
+            }
+            out.append(pb_utils.InferenceResponse([pb_utils.Tensor(n, v) for n, v in values.items()]))
+        return out
+`,
+};
 
 /** Needs the samples words and running_sum; does nothing without them. models: the names that are there. */
 export async function trying({ base, page, report, models }) {
@@ -48,6 +84,42 @@ export async function trying({ base, page, report, models }) {
       await axe(page, report, "sound");
     });
   }
+  await report.step("a picture file is sent as it is, and the answer is drawn over it", async () => {
+    const repo = (await api(base, "GET", "/api/server")).repositories[0].path;
+    const aside = path.join(repo, ".e2e_boxes");
+    fs.mkdirSync(path.join(aside, "1"), { recursive: true });
+    fs.writeFileSync(path.join(aside, "config.pbtxt"), boxes.config);
+    fs.writeFileSync(path.join(aside, "1", "model.py"), boxes.model);
+    fs.renameSync(aside, path.join(repo, "e2e_boxes"));
+    await eventually(() => api(base, "GET", "/api/models"), (all) => all.models.some((m) => m.name === "e2e_boxes" && m.state === "READY"));
+    await page.goto(`${base}/#/models/e2e_boxes/try`);
+    report.check((await page.getByRole("button", { name: "File", exact: true }).getAttribute("aria-pressed")) === "true", "the input takes a file");
+    await page.locator("input[type=file]").first().setInputFiles(path.join(root, "docs", "examples", "ocr", "pages", "02.jpg"));
+    await page.getByText("The file is sent as it is").waitFor();
+    await send.click();
+    const drawn = page.getByRole("img", { name: "Boxes: 1", exact: true });
+    await drawn.getByText("moon 0.9").waitFor(); // the other box has a score below 0.3
+    report.check((await drawn.locator("polygon").getAttribute("points")) === "10,20 110,20 110,80 10,80", "the box has its corners");
+    await page.getByText("Over the picture: boxes, heat").waitFor();
+    await page.getByLabel("Least score").fill("0.1");
+    await page.getByRole("img", { name: "Boxes: 2", exact: true }).waitFor();
+    await shot(page, "15-boxes");
+    await axe(page, report, "boxes");
+    if (process.env.NEREID_PYTHON) {
+      await page.getByRole("button", { name: "Python HTTP" }).click();
+      const program = await page.locator("pre[role=region]").textContent();
+      const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program], { timeout: 2 * patience, cwd: path.join(root, "docs", "examples", "ocr", "pages") }).toString();
+      report.check(out.includes("b'moon'"), `the Python program sends the file: ${out}`);
+    }
+    await page.getByRole("button", { name: "Camera" }).click();
+    await page.waitForFunction(() => (document.querySelector("video")?.readyState ?? 0) >= 2);
+    await page.getByRole("button", { name: "Take a picture" }).click();
+    await page.getByText("camera.jpg: click for another").waitFor();
+    await page.getByRole("button", { name: "Close", exact: true }).click();
+    await send.click();
+    await drawn.or(page.getByRole("img", { name: "Boxes: 2", exact: true })).waitFor(); // the model looks whether it is a JPEG
+    await api(base, "DELETE", "/api/models/e2e_boxes");
+  });
   if (models.includes("digits")) {
     await report.step("an input takes a picture of the camera", async () => {
       await page.goto(`${base}/#/models/digits/try`);

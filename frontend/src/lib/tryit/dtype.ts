@@ -96,6 +96,14 @@ export function encode(dataType: string, elements: ArrayLike<Element>): Uint8Arr
   return out;
 }
 
+/** The binary tensor data of one BYTES element. */
+export function encodeElement(e: Uint8Array): Uint8Array<ArrayBuffer> {
+  const out = new Uint8Array(4 + e.length);
+  new DataView(out.buffer).setUint32(0, e.length, true);
+  out.set(e, 4);
+  return out;
+}
+
 function encodeStrings(elements: ArrayLike<Element>): Uint8Array<ArrayBuffer> {
   const enc = new TextEncoder();
   const parts = Array.from(elements, (e) => enc.encode(String(e)));

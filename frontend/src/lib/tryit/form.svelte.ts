@@ -4,9 +4,9 @@ import { base, errorText } from "../api";
 import { serverNow } from "../clock";
 import { t } from "../i18n/index.svelte";
 import { tour } from "../tour.svelte";
-import { isFloat } from "./dtype";
-import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
-import { decodeImage, resize } from "./pixels";
+import { encodeElement, isFloat } from "./dtype";
+import { fileShape, guess, looksLikeFile, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
+import { decodeImage, jpegOf, resize } from "./pixels";
 import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
 import { decodeSound, looksLikeSound, samples, soundable, soundShape, usualRate } from "./sound";
 import { writeSaved, type Saved } from "./saved";
@@ -16,7 +16,7 @@ import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } fro
 /** The user has not chosen a value yet. */
 class Missing extends Error {}
 
-export type Mode = "image" | "sound" | "values";
+export type Mode = "image" | "file" | "sound" | "values";
 
 /** A tensor with fewer elements is not an image. */
 const smallestImage = 16;
@@ -39,6 +39,8 @@ export class InputForm {
   prep = $state<Prep>({ width: 224, height: 224, layout: "NCHW", channels: 3, scale: "unit", bgr: false, invert: false, fit: "stretch" });
   image = $state.raw<ImageBitmap | null>(null);
   fileName = $state("");
+  /** The bytes of the picture's file, for inputs that take files. */
+  bytes = $state.raw<Uint8Array | null>(null);
   /** Samples of -1..1, and how many there are a second. */
   sound = $state.raw<Float32Array | null>(null);
   rate = $state(usualRate);
@@ -47,15 +49,19 @@ export class InputForm {
   readonly guessed: Prep | null;
   /** The input may be an image. */
   readonly imageable: boolean;
+  /** The input takes a file as it is. */
+  readonly filed: boolean;
   /** The input may be sound. */
   readonly soundable: boolean;
 
   constructor(readonly tensor: Tensor) {
     this.guessed = guess(tensor);
     const fixed = volume(tensor.dims.filter((d) => d >= 0));
+    this.filed = fileShape(tensor, 1) !== null;
     this.imageable = this.guessed !== null || (tensor.dataType !== "BYTES" && tensor.dataType !== "BOOL" && (tensor.dims.some((d) => d < 0) || fixed >= smallestImage));
     this.soundable = this.guessed === null && soundable(tensor);
     if (looksLikeSound(tensor)) this.mode = "sound";
+    if (looksLikeFile(tensor)) this.mode = "file";
     if (this.guessed) {
       this.mode = "image";
       this.prep = this.guessed;
@@ -65,10 +71,16 @@ export class InputForm {
     this.fill("random");
   }
 
+  /** Takes a picture file; any file where its bytes are sent. */
   async take(file: File): Promise<void> {
     this.error = "";
     try {
-      this.image = await decodeImage(file);
+      const image = await decodeImage(file).catch((e: unknown) => {
+        if (this.mode !== "file") throw e;
+        return null;
+      });
+      if (this.filed) this.bytes = new Uint8Array(await file.arrayBuffer());
+      this.image = image;
       this.fileName = file.name;
     } catch (e) {
       this.error = errorText(e);
@@ -76,10 +88,11 @@ export class InputForm {
   }
 
   /** Takes a picture of the camera. */
-  picture(image: ImageBitmap): void {
+  async picture(image: ImageBitmap): Promise<void> {
     this.error = "";
+    if (this.filed) this.bytes = new Uint8Array(await (await jpegOf(image)).arrayBuffer());
     this.image = image;
-    this.fileName = "camera.png";
+    this.fileName = this.mode === "file" ? "camera.jpg" : "camera.png";
   }
 
   /** Takes a sound file or a recording. */
@@ -153,6 +166,12 @@ export class InputForm {
       if (volume(shape) !== v.length) throw new Error(t("input.imageSize", { name, n: v.length, shape: shape.join(", "), want: volume(shape) }));
       return { name, dataType, shape, data: isFloat(dataType) ? v : Array.from(v, Math.round) };
     }
+    if (this.mode === "file") {
+      const bytes = this.bytes;
+      const shape = bytes && fileShape(this.tensor, bytes.length);
+      if (!shape) throw new Missing(t("input.noFile", { name }));
+      return dataType === "BYTES" ? { name, dataType, shape, data: [""], raw: encodeElement(bytes) } : { name, dataType, shape, data: bytes };
+    }
     if (this.mode === "sound") {
       if (!this.sound) throw new Missing(t("input.noSound", { name }));
       const shape = soundShape(this.tensor, this.sound.length);
@@ -170,11 +189,26 @@ export class InputForm {
   snippet(v: InputValue): SnippetInput {
     const about = { name: v.name, dataType: v.dataType, shape: v.shape };
     if (this.mode === "image") return { ...about, source: { kind: "image", prep: this.prep, file: this.fileName || "image.png" } };
+    if (this.mode === "file") return { ...about, source: { kind: "file", file: this.fileName } };
     return { ...about, source: { kind: "values", data: v.data } };
+  }
+
+  /** The picture of the request; null: there is none. */
+  get shown(): Picture | null {
+    if (!this.image || (this.mode !== "image" && this.mode !== "file")) return null;
+    return { image: this.image, prep: this.mode === "image" ? { ...this.prep } : null };
   }
 }
 
+/** A picture that was sent. prep: how it became the tensor; null: its file was sent. */
+export interface Picture {
+  image: ImageBitmap;
+  prep: Prep | null;
+}
+
 export interface Outcome {
+  /** The first picture of the request. */
+  picture?: Picture | null;
   /** Time of sending, by the clock of the server. */
   sentMs: number;
   status: number;
@@ -286,6 +320,7 @@ export class TryForm {
     const start = performance.now();
     const sentMs = serverNow();
     const place = r.call.sequence;
+    const picture = this.inputs.find((i) => i.use && i.shown)?.shown ?? null;
     try {
       const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {
         method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body, signal: this.abort.signal,
@@ -294,7 +329,7 @@ export class TryForm {
       if (res.ok && res.headers.get("Content-Type")?.startsWith("text/event-stream")) await this.follow(res, start, sentMs);
       else {
         const body = await res.arrayBuffer();
-        this.outcome = { ...outcome(res, body, performance.now() - start), sentMs };
+        this.outcome = { ...outcome(res, body, performance.now() - start), sentMs, picture };
       }
     } catch (e) {
       const clientMs = performance.now() - start;

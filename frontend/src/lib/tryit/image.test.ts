@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Tensor } from "../api.gen";
-import { elements, guess, place, prepare, preview, requestShape, stats, type Prep } from "./image";
+import { elements, fileShape, guess, looksLikeFile, place, type Prep, prepare, preview, requestShape, stats } from "./image";
 
 const tensor = (dataType: string, shape: number[], dims: number[], format = "FORMAT_NONE"): Tensor => ({
   name: "x", dataType, shape, dims, dimNames: [], format, optional: false, labels: false,
@@ -67,6 +67,24 @@ describe("requestShape", () => {
     [tensor("FP32", [-1, 784], [784]), { ...base, layout: "flat" as const, width: 28, height: 28, channels: 1 as const }, [1, 784]],
     [tensor("FP32", [3, 4, 5], [3, 4, 5]), { ...base, width: 5, height: 4 }, [3, 4, 5]],
   ])("of %j", (t, p, want) => expect(requestShape(t, p)).toEqual(want));
+});
+
+describe("fileShape", () => {
+  it.each([
+    [tensor("UINT8", [1, -1], [1, -1]), [1, 5]],
+    [tensor("UINT8", [-1, -1], [-1]), [1, 5]],
+    [tensor("UINT8", [-1], [-1]), [5]],
+    [tensor("BYTES", [-1, 1], [1]), [1, 1]],
+    [tensor("UINT8", [28, -1], [28, -1]), null],
+    [tensor("UINT8", [1], [1]), null],
+    [tensor("FP32", [-1], [-1]), null],
+    [tensor("BYTES", [2], [2]), null],
+  ])("of %j", (t, want) => expect(fileShape(t, 5)).toEqual(want));
+  it("is likely for bytes of any length, and for texts that are called pictures", () => {
+    expect(looksLikeFile(tensor("UINT8", [-1], [-1]))).toBe(true);
+    expect(looksLikeFile({ ...tensor("BYTES", [1], [1]), name: "IMAGE" })).toBe(true);
+    expect(looksLikeFile({ ...tensor("BYTES", [1], [1]), name: "text" })).toBe(false);
+  });
 });
 
 describe("place and stats", () => {

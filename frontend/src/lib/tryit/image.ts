@@ -63,6 +63,20 @@ function guessPlace(t: Tensor, d: number[]): Place | null {
   return null;
 }
 
+/**
+ * How a tensor takes a picture file as it is: its bytes as UINT8 in the only dimension that is free, or as the only
+ * element of BYTES. null: it takes none.
+ */
+export function fileShape(t: Tensor, size: number): number[] | null {
+  const shape = t.shape.map((d) => (d < 0 ? 1 : d));
+  if (shape.length === 0 || shape.some((d) => d !== 1)) return null;
+  if (t.dataType === "BYTES") return shape;
+  return t.dataType === "UINT8" && (t.shape.at(-1) ?? 0) < 0 ? shape.with(-1, size) : null;
+}
+
+/** The tensor probably takes a picture file: nothing else has UINT8 of any length, and texts are not called so. */
+export const looksLikeFile = (t: Tensor) => fileShape(t, 1) !== null && (t.dataType === "UINT8" || /image|img|picture|photo|jpe?g|png/i.test(t.name));
+
 /** The shape that the request declares for one image: batch 1, sizes as prepared. */
 export function requestShape(t: Tensor, p: Prep): number[] {
   const place = p.layout === "NCHW" ? [p.channels, p.height, p.width] : [p.height, p.width, p.channels];

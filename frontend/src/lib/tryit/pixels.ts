@@ -16,6 +16,13 @@ export function resize(image: ImageBitmap, p: Prep): Uint8ClampedArray {
   return g.getImageData(0, 0, p.width, p.height).data;
 }
 
+/** The image as a JPEG file. */
+export async function jpegOf(image: ImageBitmap): Promise<Blob> {
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  canvas.getContext("2d")?.drawImage(image, 0, 0);
+  return canvas.convertToBlob({ type: "image/jpeg", quality: 0.92 });
+}
+
 /** Decodes an image file. Colours are not converted; EXIF rotation is applied. */
 export async function decodeImage(file: Blob): Promise<ImageBitmap> {
   try {

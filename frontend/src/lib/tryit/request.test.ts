@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { encode } from "./dtype";
+import { encode, encodeElement } from "./dtype";
 import { build, cutEvents, parseClass, parseEvent, parseReply, parseTiming, sequenceParameters, topK } from "./request";
 
 const text = (b: Uint8Array, n = b.length) => new TextDecoder().decode(b.subarray(0, n));
@@ -23,6 +23,12 @@ describe("build", () => {
     expect(JSON.parse(text(r.body))).toEqual({ inputs: [{ name: "x", shape: [1, 2], datatype: "FP32", data: [1, 2.5] }], outputs: [{ name: "y" }] });
     expect(r.headers).toEqual({ "Content-Type": "application/json" });
     expect(r.binaryBytes).toBe(0);
+  });
+
+  it("sends the bytes of a file as an element", () => {
+    const r = build([{ name: "x", dataType: "BYTES", shape: [1], data: [""], raw: encodeElement(Uint8Array.of(255, 0)) }], [], false);
+    expect(Array.from(r.body.subarray(-6))).toEqual([2, 0, 0, 0, 255, 0]);
+    expect(r.json).toContain('"binary_data_size":6');
   });
 
   it("sends binary data after the JSON, with the header's length", () => {

@@ -6,6 +6,8 @@ export interface InputValue {
   dataType: string;
   shape: number[];
   data: ArrayLike<Element>;
+  /** The binary tensor data, where data cannot say it: the bytes of a file as an element of BYTES. */
+  raw?: Uint8Array;
 }
 
 export interface OutputWish {
@@ -75,8 +77,8 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
     ...(manner.binaryOutputs ? { parameters: { binary_data_output: true } } : {}),
     inputs: inputs.map((v) => {
       const about = { name: v.name, shape: v.shape, datatype: v.dataType };
-      if (!binary && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
-      const raw = encode(v.dataType, v.data);
+      if (!binary && !v.raw && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
+      const raw = v.raw ?? encode(v.dataType, v.data);
       parts.push(raw);
       return { ...about, parameters: { binary_data_size: raw.length } };
     }),

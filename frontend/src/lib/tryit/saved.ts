@@ -75,8 +75,8 @@ function short(v: number): number {
 export function writeSaved(inputs: readonly InputValue[], outputs: readonly OutputWish[], manner: Manner): string {
   const lines = inputs.map((v) => {
     const head = JSON.stringify({ name: v.name, shape: v.shape, datatype: v.dataType }).slice(0, -1);
-    if (needsBinary(v.dataType)) {
-      const raw = Array.from(encode(v.dataType, v.data), (b) => String.fromCharCode(b)).join("");
+    if (v.raw || needsBinary(v.dataType)) {
+      const raw = Array.from(v.raw ?? encode(v.dataType, v.data), (b) => String.fromCharCode(b)).join("");
       return `${head},"b64":${JSON.stringify(btoa(raw))}}`;
     }
     const data = Array.from(v.data, (e) => (v.dataType === "FP32" && typeof e === "number" ? short(e) : e));

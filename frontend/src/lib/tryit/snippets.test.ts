@@ -37,6 +37,12 @@ describe("python", () => {
     expect(s).toContain(p === "http" ? '"127.0.0.1:8000"' : '"localhost:8001"');
   });
 
+  it("reads a file as it is", () => {
+    const of = (dataType: string) => python({ ...call, inputs: [{ name: "x", dataType, shape: [1, 1], source: { kind: "file", file: "a.jpg" } }] }, "http");
+    expect(of("UINT8")).toContain('np.fromfile("a.jpg", dtype=np.uint8).reshape((1, 1))');
+    expect(of("BYTES")).toContain('np.array([open("a.jpg", "rb").read()], dtype=np.object_).reshape((1, 1))');
+  });
+
   it("uses TLS where the server does", () => {
     const c = { ...call, tls: ["http", "grpc"] };
     expect(curl(c, request(c))).toContain("curl -X POST https://127.0.0.1:8000/");

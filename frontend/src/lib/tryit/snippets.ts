@@ -3,7 +3,7 @@ import type { Element } from "./dtype";
 import { imagenet, type Prep } from "./image";
 import { sequenceParameters, type InferRequest, type OutputWish, type SequencePlace } from "./request";
 
-export type Source = { kind: "image"; prep: Prep; file: string } | { kind: "values"; data: ArrayLike<Element> };
+export type Source = { kind: "image"; prep: Prep; file: string } | { kind: "file"; file: string } | { kind: "values"; data: ArrayLike<Element> };
 
 export interface SnippetInput {
   name: string;
@@ -78,6 +78,12 @@ const pyShape = (shape: readonly number[]) => `(${shape.join(", ")}${shape.lengt
 function arrayLines(i: SnippetInput, variable: string): string[] {
   const type = numpyTypes[i.dataType] ?? "np.float32";
   if (i.source.kind === "image") return imageLines(i.source.prep, i.source.file, i.shape, type, variable);
+  if (i.source.kind === "file") {
+    const file = pyString(i.source.file);
+    return i.dataType === "BYTES"
+      ? [`${variable} = np.array([open(${file}, "rb").read()], dtype=np.object_).reshape(${pyShape(i.shape)})`]
+      : [`${variable} = np.fromfile(${file}, dtype=np.uint8).reshape(${pyShape(i.shape)})`];
+  }
   const { data } = i.source;
   const shape = pyShape(i.shape);
   if (data.length <= inlineLimit) {
