@@ -57,6 +57,7 @@ func (s *server) openConsole() error {
 	if s.shell != nil {
 		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log)
 		s.shell.configure(own)
+		s.shell.serves(s.engine)
 		o.Window = &settings.Window{Pick: s.shell.pick, Desktop: own}
 	}
 	if f.c.Listen.Kiosk.On {

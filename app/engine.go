@@ -203,6 +203,9 @@ func (s *server) events() engine.EventListener {
 		s.recorder.Event(history.Event{Kind: history.RepositoryError, Text: err.Error()})
 	}
 	l.Changed = func() {
+		if s.shell != nil {
+			s.shell.changed()
+		}
 		if c := s.console.Load(); c != nil {
 			c.ModelsChanged()
 		}

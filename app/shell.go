@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"nereid/app/desktop"
+	"nereid/engine"
 )
 
 // shell is the window around a server, as the server sees it. All fields are required.
@@ -19,6 +20,10 @@ type shell struct {
 	notify func(title, text string)
 	// configure tells the window of its settings, before it opens.
 	configure func(*desktop.Settings)
+	// serves tells the window of the engine, before models are loaded.
+	serves func(*engine.Engine)
+	// changed tells it that the state of a model has changed. It does not wait.
+	changed func()
 	// wrap adds to the console the routes that only a program with a window has.
 	wrap func(http.Handler) http.Handler
 	// opened is called once, when the console serves at addr and before models are loaded. dataDir is locked.

@@ -12,6 +12,7 @@ import (
 	"nereid/app/datadir"
 	"nereid/app/desktop"
 	"nereid/app/options"
+	"nereid/engine"
 )
 
 // The server gives the window the console's address before the models are loaded, passes requests through its wrapper,
@@ -27,6 +28,8 @@ func TestShellAroundTheServer(t *testing.T) {
 	opened := make(chan string, 1)
 	around := &shell{
 		notify:    func(string, string) {},
+		serves:    func(*engine.Engine) { calls = append(calls, "serves") },
+		changed:   func() {},
 		pick:      func(context.Context, bool) (string, error) { return "/picked", nil },
 		keep:      func(bool) {},
 		configure: func(*desktop.Settings) { calls = append(calls, "configure") },
@@ -82,7 +85,7 @@ func TestShellAroundTheServer(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("serve = %v", err)
 	}
-	if got := strings.Join(calls, ", "); got != "configure, wrap, opened "+dir+", closing" {
+	if got := strings.Join(calls, ", "); got != "configure, serves, wrap, opened "+dir+", closing" {
 		t.Errorf("calls: %s", got)
 	}
 }

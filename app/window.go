@@ -66,6 +66,7 @@ func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) err
 	around := &shell{
 		pick: window.Pick,
 		keep: window.Keep, configure: window.Configure, notify: window.Notify,
+		serves: window.Serves, changed: window.Changed,
 		wrap: func(next http.Handler) http.Handler { return host.Wrap(window.Watch(next), window.Show) },
 		opened: func(l *slog.Logger, dataDir string, addr net.Addr) error {
 			log = l

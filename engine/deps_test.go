@@ -135,6 +135,7 @@ var layers = map[string]int{
 	"app/console/tuning":          9,
 	"app/control":                 9,
 	"app/desktop":                 9,
+	"app/desktop/tray":            8,
 	"app/options":                 9,
 	"app/monitoring":              8,
 	"app/support":                 9,

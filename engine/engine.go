@@ -80,6 +80,7 @@ type Engine struct {
 	started time.Time
 	live    atomic.Bool
 	up      atomic.Bool // Start has loaded its models
+	paused  atomic.Bool
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu, as are the next two
@@ -203,6 +204,15 @@ func (e *Engine) Close(ctx context.Context) {
 // caller keeps its reference on r. Errors: NotFound for models and versions, InvalidArg for a request that does not fit
 // the model, Unavailable.
 func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
+	if e.paused.Load() {
+		r.Failed = errPaused
+		return errPaused
+	}
+	return e.infer(r)
+}
+
+// infer is Infer also while the engine is paused.
+func (e *Engine) infer(r *infer.Request) error {
 	m, err := e.models.AcquireFor(r)
 	switch {
 	case err == nil:
@@ -216,13 +226,35 @@ func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 	return err
 }
 
+var errPaused = status.New(status.Unavailable,
+	"the server is paused, until its user resumes it in the menu of its icon")
+
+// Pause sets whether requests of clients are refused. Those under way finish, also with requests to other models. It
+// releases the memory of models that do nothing and are not pinned; their next request loads them.
+func (e *Engine) Pause(on bool) {
+	e.paused.Store(on)
+	if on {
+		for _, m := range e.Models() {
+			if !m.Pinned {
+				_ = e.Evict(m.Name) // of a model at work: it stays
+			}
+		}
+	}
+	if e.o.Events.Changed != nil {
+		e.o.Events.Changed()
+	}
+}
+
+// Paused reports whether requests of clients are refused.
+func (e *Engine) Paused() bool { return e.paused.Load() }
+
 // Live reports whether the engine runs.
 func (e *Engine) Live() bool { return e.live.Load() }
 
-// Ready reports whether Start has finished and, unless LooseReadiness is set, whether every model that is to be served
-// is in service.
+// Ready reports whether Start has finished, the engine is not paused and, unless LooseReadiness is set, every model
+// that is to be served is in service.
 func (e *Engine) Ready() bool {
-	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
+	return e.up.Load() && !e.paused.Load() && (e.o.LooseReadiness || e.models.AllReady())
 }
 
 // inputBuffer returns n bytes of memory for an input that is shared with the model's process; nil if there is none.
@@ -375,7 +407,7 @@ var (
 	_ backend.Inspector = host{}
 )
 
-func (h host) Infer(ctx context.Context, r *infer.Request) error { return h.e.Infer(ctx, r) }
+func (h host) Infer(_ context.Context, r *infer.Request) error { return h.e.infer(r) }
 
 func (h host) LoadModel(ctx context.Context, name string) error {
 	return h.e.LoadModel(ctx, name, LoadParameters{})

@@ -54,6 +54,10 @@ type words struct {
 	file, openFile, openFolder, browser, reload, quit string
 	models, allFiles, save                            string
 	unsavedTitle, unsaved                             string // of the question before edits are dropped
+
+	// Of the icon in the tray: actions, and states, which take numbers of models.
+	open, pause, resume, paused string
+	ready, failed               string
 }
 
 // wordsFor returns the texts in the user's language, if the page has it.
@@ -63,6 +67,8 @@ func wordsFor(getenv func(string) string) words {
 			file: "文件", openFile: "打开模型文件…", openFolder: "打开模型文件夹…", browser: "在浏览器中打开", reload: "重新载入页面", quit: "退出",
 			models: "模型 (*.onnx, *.zip)", allFiles: "所有文件", save: "保存",
 			unsavedTitle: "未保存的更改", unsaved: "页面有未保存的更改。要放弃更改并关闭吗？",
+			open: "打开 Nereid", pause: "暂停", resume: "继续", paused: "已暂停：请求会被拒绝",
+			ready: "就绪的模型：%d", failed: "就绪的模型：%d，未就绪：%d",
 		}
 	}
 	return words{
@@ -70,5 +76,7 @@ func wordsFor(getenv func(string) string) words {
 		reload: "Reload Page", quit: "Quit",
 		models: "Models (*.onnx, *.zip)", allFiles: "All Files", save: "Save",
 		unsavedTitle: "Unsaved Changes", unsaved: "The page has unsaved changes. Drop them and close?",
+		open: "Open Nereid", pause: "Pause", resume: "Resume", paused: "Paused: requests are refused",
+		ready: "Models ready: %d", failed: "Models ready: %d, not ready: %d",
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/wailsapp/wails/v2/pkg/options/linux"
 	"github.com/wailsapp/wails/v2/pkg/runtime"
 
+	"nereid/engine"
 	"nereid/engine/status"
 )
 
@@ -56,6 +57,9 @@ type Window struct {
 
 	settings atomic.Pointer[Settings] // nil: the size is not remembered
 
+	engine  atomic.Pointer[engine.Engine] // for the icon in the tray; nil: there is none
+	changed chan struct{}                 // capacity 1: the state of a model has changed
+
 	mu  sync.Mutex
 	ctx context.Context // of Wails, for its functions; nil while there is no window; guarded by mu
 }
@@ -68,7 +72,9 @@ type Options struct {
 }
 
 // New makes the window, which Run opens.
-func New() *Window { return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{})} }
+func New() *Window {
+	return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{}), changed: make(chan struct{}, 1)}
+}
 
 // HasDisplay reports whether there is a screen to open a window on.
 func HasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }
@@ -106,6 +112,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	defer close(ended)
 	wg.Go(func() { w.quitAfter(ctx, started, ended) })
 	wg.Go(func() { w.awaitPage(ctx, o) })
+	wg.Go(func() { w.showIcon(ctx, o.Log) })
 	size, state := w.size(ctx)
 	return wails.Run(&options.App{
 		Title: title, Width: size.Width, Height: size.Height, MinWidth: leastWidth, MinHeight: leastHeight,
@@ -419,10 +426,7 @@ func (w *Window) menu(o Options) *menu.Menu {
 	}))
 	file.AddText(w.words.reload, keys.CmdOrCtrl("r"), do(runtime.WindowReload))
 	file.AddSeparator()
-	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), do(func(own context.Context) {
-		w.quits.Store(true)
-		runtime.Quit(own)
-	}))
+	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), func(*menu.CallbackData) { w.quit() })
 	return m
 }
 

@@ -252,6 +252,59 @@ def test_closing_the_window_exits_unless_keep_running_is_set(tmp_path, display):
             assert "successfully unloaded 'identity'" in w.log()
 
 
+@pytest.fixture
+def bus():
+    """Starts a private session bus. Returns its address."""
+    assert shutil.which("dbus-daemon") and shutil.which("gdbus"), "run build/setup/system.sh test"
+    daemon = subprocess.Popen(["dbus-daemon", "--session", "--nofork", "--print-address=1", "--nopidfile"],
+                              stdout=subprocess.PIPE, text=True)
+    yield daemon.stdout.readline().strip()
+    daemon.kill()
+    daemon.wait()
+
+
+def test_G026_the_icon_in_the_tray_opens_pauses_and_quits(tmp_path, display, bus):
+    models.write_identity(tmp_path / "models", "identity")
+    w = Window(tmp_path, display, tmp_path / "models")
+    w.env |= {"DBUS_SESSION_BUS_ADDRESS": bus, "NO_AT_BRIDGE": "1"}
+    with w:
+        w.up()
+
+        def call(path, method, *args):
+            done = subprocess.run(["gdbus", "call", "--address", bus, "--dest",
+                                   f"org.kde.StatusNotifierItem-{w.process.pid}-1", "--object-path", path, "--method",
+                                   method, "--", *args], capture_output=True, text=True)
+            return done.stdout if done.returncode == 0 else ""
+
+        def menu():
+            return call("/MenuBar", "com.canonical.dbusmenu.GetLayout", "0", "-1", "[]")
+
+        def click(entry):
+            assert call("/MenuBar", "com.canonical.dbusmenu.Event", str(entry), "clicked", "<0>", "0"), w.log()
+
+        def ready():
+            try:
+                http = w.says(r"Started HTTPService at (\S+:\d+)")
+                return urllib.request.urlopen(f"http://{http}/v2/health/ready", timeout=60).status
+            except urllib.error.HTTPError as refused:
+                return refused.code
+
+        until(lambda: "Models ready: 1" in menu(), LIMIT, "the menu does not show the state", w.log)
+        visible = lambda: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")  # noqa: E731
+        (window,) = visible()
+        w.xdotool("windowunmap", window)
+        until(lambda: not visible(), LIMIT, "the window does not hide", w.log)
+        click(2)
+        until(visible, LIMIT, "the window does not come back", w.log)
+        click(3)
+        assert "Paused" in menu() and "Resume" in menu() and ready() == 400
+        click(3)
+        assert "Models ready: 1" in menu() and ready() == 200
+        click(5)
+        assert w.end() == 0, w.log()
+        assert "successfully unloaded 'identity'" in w.log()
+
+
 def test_autostart_writes_a_desktop_entry(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     w = Window(tmp_path, display, tmp_path / "models")

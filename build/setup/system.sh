@@ -21,6 +21,8 @@ for group in "$@"; do
       need_command xdotool xdotool
       need_command import imagemagick
       need_command ab apache2-utils
+      need_command dbus-daemon dbus-daemon
+      need_command gdbus libglib2.0-bin
       [ "$(uname -m)" != x86_64 ] || /sbin/ldconfig -p | grep -q 'libb64\.so\.0d' || missing+=(libb64-0d) # for perf_analyzer
       ls /usr/share/fonts/truetype/*/*.ttf >/dev/null 2>&1 || missing+=(fonts-dejavu-core)
       ;;
