@@ -69,7 +69,7 @@ help:
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
-	@echo "  make test-convert      nereid convert with 23 models of three frameworks (450 MB, once)"
+	@echo "  make test-convert      nereid convert with 31 models of four kinds (700 MB, once)"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"

@@ -1,11 +1,14 @@
-"""nereid convert: models of scikit-learn, XGBoost and LightGBM become ONNX models that answer the same."""
+"""nereid convert: models of scikit-learn, XGBoost and LightGBM become ONNX models that answer the same, and ONNX models become
+smaller ones that answer nearly the same."""
 
 import json
 import os
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from harness import BINARY, REFERENCE, ROOT, Server
 
@@ -79,6 +82,9 @@ def test_given_rows_and_what_is_printed(trained, tmp_path):
     ("spreading.joblib", ["--trust"], "Serve it with the Python backend"),
     ("broken.json", [], "XGBoost cannot read it"),
     ("broken.txt", [], "LightGBM cannot read it"),
+    ("model.onnx", [], "say what to change"),
+    ("model.onnx", ["--fp16", "--int8"], "exclude each other"),
+    ("broken.json", ["--int8"], "are for ONNX models"),
     ("model.pt", [], "torch.onnx.export"),
     ("model.h5", [], "tf2onnx"),
     ("logistic.joblib", ["--trust", "--inputs=wide.npy"], "takes rows of 4 numbers"),
@@ -87,3 +93,78 @@ def test_what_cannot_be_converted_says_why(trained, tmp_path, monkeypatch, file,
     monkeypatch.chdir(trained)
     assert why in convert(tmp_path, trained / file, *options, status=1)
     assert os.listdir(tmp_path / "models") == []
+
+
+SAMPLES = ROOT / "models-sample"
+
+
+def pictures(n, seed):
+    """Pictures of digits in a font of Pillow's own, of different size, place, slant and noise: FP32 [n, 1, 28, 28]."""
+    random, out = np.random.default_rng(seed), []
+    for i in range(n):
+        size = random.integers(17, 25)
+        picture = Image.new("L", (28, 28), 0)
+        place = (14 + random.integers(-3, 4), 14 + random.integers(-3, 4))
+        ImageDraw.Draw(picture).text(place, str(i % 10), 255, ImageFont.load_default(size), anchor="mm")
+        picture = picture.rotate(random.uniform(-12, 12), Image.Resampling.BILINEAR)
+        noisy = np.asarray(picture, np.float32) / 255 + random.normal(0, 0.05, (28, 28))
+        out.append(np.clip(noisy, 0, 1).astype(np.float32)[None])
+    return np.stack(out)
+
+
+def infer(server, model, images):
+    """The class of each picture."""
+    classes = []
+    for at in range(0, len(images), 32):
+        part = images[at:at + 32]
+        reply = server.post(f"/v2/models/{model}/infer", {"inputs": [
+            {"name": "image", "datatype": "FP32", "shape": list(part.shape), "data": part.ravel().tolist()}]})
+        classes += np.reshape(reply.json["outputs"][0]["data"], (-1, 10)).argmax(axis=1).tolist()
+    return np.array(classes)
+
+
+def test_smaller_models_of_digits_agree(tmp_path):
+    """At least 99 % of pictures that no calibration saw have the same class, and golden requests pass."""
+    np.save(tmp_path / "seen.npy", pictures(300, seed=1))
+    file = SAMPLES / "digits/1/model.onnx"
+    sizes = {}
+    for name, options in {"digits_int8": ["--int8", f"--inputs={tmp_path}/seen.npy"], "digits_fp16": ["--fp16"],
+                          "digits_simple": ["--simplify"], "digits_opset21": ["--opset=21"]}.items():
+        report = json.loads(convert(tmp_path, file, "--json", *options))
+        assert report["model"] == name and report["low"] == (name in ("digits_int8", "digits_fp16")), report
+        sizes[name] = report["bytesAfter"] / report["bytesBefore"]
+    assert sizes["digits_int8"] < 0.35 and sizes["digits_fp16"] < 0.55, sizes
+    (tmp_path / "models/digits").symlink_to(SAMPLES / "digits")
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        images = pictures(600, seed=2)
+        want = infer(s, "digits", images)
+        assert len(set(want)) == 10, "the pictures are of all classes"
+        agree = {name: float((infer(s, name, images) == want).mean()) for name in sizes}
+        assert all(a >= 0.99 for a in agree.values()), agree
+        labels = s.get("/v2/models/digits_int8/config").json["output"][0]
+        assert labels["label_filename"] == "labels.txt"
+
+
+@pytest.mark.parametrize("model, options", [("mlp", ["--fp16"]), ("add_sub", ["--fp16"]), ("mlp", ["--simplify"])])
+def test_other_models_are_made_smaller(tmp_path, model, options):
+    report = json.loads(convert(tmp_path, SAMPLES / model / "1/model.onnx", "--json", *options))
+    assert report["outputs"] and all(o["error"] <= 0.01 for o in report["outputs"]), report
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        assert [state for state, _ in s.index().values()] == ["READY"]
+
+
+@pytest.mark.parametrize("model, options, why", [
+    ("add_sub_int32", ["--int8"], "give some with --inputs"),
+    ("mlp", ["--fp16", "--tolerance=0.000001"], "and the tolerance is 1e-06"),
+    ("mlp", ["--int8"], "1 of 32 labels of the output output differ"),
+    ("mlp", ["--opset=3"], "cannot be changed so"),
+    ("mlp", ["--fp16", "--inputs=wide.npy"], "does not answer these inputs"),
+    ("mlp", ["--fp16", "--inputs=none.npy"], "the inputs cannot be read"),
+])
+def test_onnx_models_that_cannot_be_changed_say_why(tmp_path, monkeypatch, model, options, why):
+    monkeypatch.chdir(tmp_path)
+    np.save("wide.npy", np.zeros((4, 785), np.float32))
+    assert why in convert(tmp_path, SAMPLES / model / "1/model.onnx", *options, status=1)
+    assert os.listdir(tmp_path / "models") == []
+    (tmp_path / "no.onnx").write_bytes(b"no model")
+    assert "cannot be read as ONNX" in convert(tmp_path, tmp_path / "no.onnx", "--fp16", status=1)
