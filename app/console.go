@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 
 	"nereid/app/backends"
 	getcmd "nereid/app/command/get"
@@ -38,7 +39,7 @@ func (s *server) openConsole() error {
 		},
 		Server: machine.Description{
 			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
-			Warnings: func() []api.Warning { return s.warnings }, Support: s.support,
+			Warnings: s.warningsNow, Support: s.support,
 		},
 		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry,
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
@@ -77,6 +78,15 @@ func (s *server) openConsole() error {
 	}
 	s.console.Store(c)
 	return nil
+}
+
+// warningsNow are the warnings of the start, and that the server is paused.
+func (s *server) warningsNow() []api.Warning {
+	if !s.engine.Paused() {
+		return s.warnings
+	}
+	return append(slices.Clone(s.warnings), api.Warning{Severity: api.SeverityWarning,
+		Text: "the server is paused and refuses requests; the menu of its icon in the tray resumes it"})
 }
 
 // inspectCommand makes a process of this program that inspects a model. It gets no secrets.

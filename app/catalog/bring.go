@@ -128,7 +128,7 @@ func (n *Node) build(m *Model, part, digest string) error {
 	}
 	for _, f := range m.Files {
 		at := filepath.Join(part, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 			return err
 		}
 		if err := os.Link(n.blob(f.SHA256), at); err != nil {
@@ -137,7 +137,7 @@ func (n *Node) build(m *Model, part, digest string) error {
 	}
 	config := m.Config
 	if config != "" {
-		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(config), 0o644); err != nil {
+		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(config), 0o600); err != nil {
 			return err
 		}
 	} else if b, err := os.ReadFile(filepath.Join(part, repo.ConfigName)); err == nil {
@@ -155,7 +155,7 @@ func (n *Node) build(m *Model, part, digest string) error {
 		return refusal{fmt.Errorf("%s runs as code on this machine when the model is loaded; the operator of the node "+
 			"allows that with --catalog-allow-code", strings.Join(all, ", ")), false}
 	}
-	if err := durable.Replace(filepath.Join(part, digestName), []byte(digest+"\n"), 0o644); err != nil {
+	if err := durable.Replace(filepath.Join(part, digestName), []byte(digest+"\n"), 0o600); err != nil {
 		return err
 	}
 	return durable.SyncTree(part)

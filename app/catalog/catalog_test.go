@@ -56,7 +56,7 @@ func TestA023PublishedModelsAreServedOnAllNodes(t *testing.T) {
 }
 
 // A pull that is cut in the middle is continued: no byte is sent twice.
-func TestA023CutPullsAreResumed(t *testing.T) {
+func TestCutPullsAreResumed_A023_B29(t *testing.T) {
 	r := newRig(t, platform.Options{Cut: 1000})
 	large := strings.Repeat(weights, 1<<12)
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": large})
@@ -68,7 +68,7 @@ func TestA023CutPullsAreResumed(t *testing.T) {
 }
 
 // With the platform gone, a node serves on, also after a restart.
-func TestA023NodesServeWithoutThePlatform(t *testing.T) {
+func TestNodesServeWithoutThePlatform_A023_B29(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func fixed(t *testing.T, d catalog.Desired, served string) http.Handler {
 }
 
 // What the catalog publishes does not harm a node: each model is refused with the reason, and the others are served.
-func TestA023ModelsAreRefusedWithTheReason(t *testing.T) {
+func TestModelsOfACatalogAreRefusedWithTheReason_A023_B28(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"good/config.pbtxt": identity, "good/1/data": weights,
 		"code/config.pbtxt": `backend: "python"`, "code/1/model.py": "import os",
@@ -132,7 +132,7 @@ func TestA023ModelsAreRefusedWithTheReason(t *testing.T) {
 }
 
 // A file with another digest is not kept, and the heartbeat names it. Paths do not leave the folder.
-func TestA023FilesAreCheckedByTheirDigests(t *testing.T) {
+func TestFilesOfACatalogAreCheckedByTheirDigests_A023_B28(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	sum := strings.Repeat("ab", 32)
 	own := []string{r.url.String() + "/v1/files/" + sum}
@@ -156,7 +156,7 @@ func TestA023FilesAreCheckedByTheirDigests(t *testing.T) {
 }
 
 // A version that does not load leaves the one in service, on the disk too.
-func TestA023AVersionThatDoesNotLoadLeavesTheOldOne(t *testing.T) {
+func TestAVersionOfACatalogThatDoesNotLoadLeavesTheOldOne_A023_B28(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
 	dir := t.TempDir()
@@ -174,7 +174,7 @@ func TestA023AVersionThatDoesNotLoadLeavesTheOldOne(t *testing.T) {
 }
 
 // A model that has ended the server twice while it was loaded is not loaded a third time.
-func TestA023ModelsThatEndTheServerAreTakenBack(t *testing.T) {
+func TestModelsThatEndTheServerAreTakenBack_A023_B28(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
 	dir := t.TempDir()
@@ -214,7 +214,7 @@ func TestA023ModelsThatEndTheServerAreTakenBack(t *testing.T) {
 }
 
 // A node gives its files only to those who know the catalog's token, and nobody learns it from what is asked.
-func TestA023PeersNeedTheToken(t *testing.T) {
+func TestPeersNeedTheToken_A023_H18(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
 	a := r.start("a", t.TempDir(), nil)
@@ -233,7 +233,7 @@ func TestA023PeersNeedTheToken(t *testing.T) {
 }
 
 // A model of the operator's is never touched: if it comes after one of the catalog, it is served in its place.
-func TestA023TheOperatorsModelIsServedInPlaceOfTheCatalogs(t *testing.T) {
+func TestTheOperatorsModelIsServedInPlaceOfTheCatalogs_A023_B28(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	r.publish(map[string]string{"m/config.pbtxt": identity, "m/1/data": weights})
 	dir := t.TempDir()
@@ -261,7 +261,7 @@ func TestA023TheOperatorsModelIsServedInPlaceOfTheCatalogs(t *testing.T) {
 }
 
 // A pull that takes long does not delay other models.
-func TestA023AStuckPullDelaysNoOtherModel(t *testing.T) {
+func TestAStuckPullDelaysNoOtherModel_A023_B29(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	stuck, asked := make(chan struct{}), make(chan struct{}, 100)
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

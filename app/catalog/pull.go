@@ -189,7 +189,7 @@ func (n *Node) keep(part, blob string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.Sync(), f.Chmod(0o444), f.Close()); err != nil {
+	if err := errors.Join(f.Sync(), f.Chmod(0o400), f.Close()); err != nil {
 		return err
 	}
 	return durable.Rename(part, blob)

@@ -26,7 +26,7 @@ func of(content, from string) catalog.Desired {
 }
 
 // A pull that ends with the server goes on when the server is started again. Other hosts do not get the token.
-func TestA023APullGoesOnAfterARestart(t *testing.T) {
+func TestAPullGoesOnAfterARestart_A023_B29_H18(t *testing.T) {
 	r := newRig(t, platform.Options{})
 	content := []byte(strings.Repeat(weights, 1<<12))
 	half := len(content) / 2

@@ -81,7 +81,7 @@ def wait(server, model, want):
 
 
 @pytest.mark.parametrize("mode", [[], ["--model-control-mode=poll"]], ids=["none", "poll"])
-def test_A023_two_nodes_serve_what_a_platform_publishes(program, tmp_path, mode):
+def test_A023_B29_two_nodes_serve_what_a_platform_publishes(program, tmp_path, mode):
     """One node downloads and two serve, versions follow, and both serve on without the platform, restarted too."""
     with Platform(program, tmp_path) as p, node(p, tmp_path, 1, *mode) as one, \
             node(p, tmp_path, 2, "--model-control-mode=explicit") as two:
@@ -118,7 +118,7 @@ def test_A023_two_nodes_serve_what_a_platform_publishes(program, tmp_path, mode)
         assert (one.repositories[0] / "mine/1/model.onnx").exists()
 
 
-def test_A023_a_broken_pull_is_resumed(program, tmp_path):
+def test_A023_B29_a_broken_pull_is_resumed(program, tmp_path):
     with Platform(program, tmp_path, "-cut=16") as p, node(p, tmp_path, 1) as one:
         p.publish(tmp_path, "calc", "1", "Neg")
         wait(one, "calc", [-1, -4, -9])
@@ -127,7 +127,7 @@ def test_A023_a_broken_pull_is_resumed(program, tmp_path):
         assert any(size > 16 for size in p.get("/v1/files").values()), "a file was cut"
 
 
-def test_A023_models_that_run_code_need_the_operator(program, tmp_path):
+def test_A023_B28_models_that_run_code_need_the_operator(program, tmp_path):
     with Platform(program, tmp_path) as p, node(p, tmp_path, 1) as one, \
             node(p, tmp_path, 2, "--catalog-allow-code") as two:
         (tmp_path / "coded/1").mkdir(parents=True)
