@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 )
 
 const (
 	maxHeader  = 16 << 20 // bytes of a message's value
 	maxContent = 1 << 31  // bytes of its data
+	wholeAt    = 4 << 20  // bytes of a part that are allocated at once
 )
 
 // messages are sent between the server and the process of a cache or an agent. Each has the sizes of its two parts as
@@ -31,10 +33,11 @@ func (m *messages) send(value any, data []byte) error {
 	if len(header) > maxHeader || len(data) > maxContent {
 		return fmt.Errorf("a message of %d and %d bytes is too large", len(header), len(data))
 	}
-	b := make([]byte, 0, 8+len(header)+len(data))
+	b := make([]byte, 0, 8+len(header))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(header)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
-	_, err = m.out.Write(append(append(b, header...), data...))
+	parts := net.Buffers{append(b, header...), data}
+	_, err = parts.WriteTo(m.out)
 	return err
 }
 
@@ -58,10 +61,11 @@ func (m *messages) receive(value any) ([]byte, error) {
 	return m.read(int64(data))
 }
 
-// read reads n bytes. It takes memory as they come, because the other side may have only claimed them.
+// read reads n bytes. It takes memory for more than wholeAt as they come, because the other side may have only claimed
+// them.
 func (m *messages) read(n int64) ([]byte, error) {
-	var b bytes.Buffer
-	if _, err := io.CopyN(&b, m.in, n); err != nil {
+	b := bytes.NewBuffer(make([]byte, 0, min(n, wholeAt)+bytes.MinRead))
+	if _, err := io.CopyN(b, m.in, n); err != nil {
 		return nil, fmt.Errorf("a message ends early: %w", err)
 	}
 	return b.Bytes(), nil
