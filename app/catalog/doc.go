@@ -2,6 +2,6 @@
 // describes it, and docs/examples/catalog/openapi.yaml the API of the platform.
 //
 // The models are in a repository of their own, below the data folder. Files are kept by their digests, and the files of
-// models are links to them. Run starts three goroutines, which end with its context: one asks the platform for the
-// desired models, one brings them, and one reports.
+// models are links to them. Run starts goroutines, which end with its context: one asks the platform for the desired
+// models, one reports, and one brings each model that is not as desired.
 package catalog

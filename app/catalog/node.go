@@ -215,15 +215,17 @@ func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
 	n.jobs[m.Name] = job{m.digestOf(), cancel}
 	wg.Go(func() {
 		err := n.bring(ctx, pulls, m)
-		if pulls.Err() == nil {
+		outdated := pulls.Err() != nil
+		cancel()
+		if !outdated {
 			n.note(m, err)
-		} else {
+		}
+		n.mu.Lock()
+		delete(n.jobs, m.Name)
+		n.mu.Unlock()
+		if outdated {
 			n.signal(n.new) // for what is desired now
 		}
-		cancel()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.jobs, m.Name)
 	})
 }
 
