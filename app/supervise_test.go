@@ -1,25 +1,22 @@
 package app
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 // The watchdog is fed only while the server answers requests.
 func TestTheWatchdogAsksTheServerAsAClientDoes(t *testing.T) {
 	s := runServer(t, "")
-	if err := s.answers(time.Minute); err != nil {
+	if err := s.answers(t.Context()); err != nil {
 		t.Error(err)
 	}
 	guarded := runServer(t, "a-token")
-	if err := guarded.answers(time.Minute); err != nil {
+	if err := guarded.answers(t.Context()); err != nil {
 		t.Errorf("with a token: %v", err)
 	}
 	if err := guarded.fronts.listeners["http"].Close(); err != nil {
 		t.Fatal(err)
 	}
 	<-guarded.tasks.failed //nolint:errcheck // the service ends, as its listener is closed
-	if err := guarded.answers(time.Minute); err == nil {
+	if err := guarded.answers(t.Context()); err == nil {
 		t.Error("a server without a listener answers")
 	}
 }

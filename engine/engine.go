@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/model"
 	"nereid/engine/residency"
 	"nereid/engine/shm"
 	"nereid/engine/stats"
@@ -225,6 +227,20 @@ func (e *Engine) infer(r *infer.Request) error {
 	}
 	return err
 }
+
+// Probe sends the first golden request of Options.Probed, as a client does, and compares the response, also while the
+// engine is paused. Errors: ErrNoProbe if the model is not in service or has no such request, those of Infer and of
+// the response, the context's, and Internal with the first difference.
+func (e *Engine) Probe(ctx context.Context) error {
+	m, err := e.models.Acquire(e.o.Probed, infer.LatestVersion)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoProbe, err)
+	}
+	return m.Probe(ctx)
+}
+
+// ErrNoProbe is model.ErrNoProbe.
+var ErrNoProbe = model.ErrNoProbe
 
 var errPaused = status.New(status.Unavailable,
 	"the server is paused, until its user resumes it in the menu of its icon")

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"nereid/engine"
+	"nereid/engine/cache"
 	"nereid/engine/residency"
 )
 
@@ -71,4 +73,36 @@ func TestEnsembleAnswersGoldenRequests(t *testing.T) {
 			w.gives("sum", 8) // as it was before
 		}
 	})
+}
+
+// A probe is executed by the model also if its response is in the cache, and counts as a request of a client.
+func TestProbesAreExecuted_G020(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "sum", "response_cache { enable: true }"+oneConfig)
+	put(t, root, "bare", oneConfig)
+	write(t, root+"/sum/golden/a.json", goldenPair(8))
+	store, err := cache.New(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for probed, want := range map[string]error{"sum": nil, "bare": engine.ErrNoProbe, "nosuch": engine.ErrNoProbe} {
+		e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}, Cache: store,
+			Probed: probed}})
+		for range 3 {
+			if err := e.Probe(t.Context()); !errors.Is(err, want) {
+				t.Errorf("Probe of %s = %v, want %v", probed, err, want)
+			}
+		}
+		if want != nil {
+			continue
+		}
+		resp, err := e.ModelStatistics(probed, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := resp.GetModelStats()[0]
+		if s.GetExecutionCount() != 3 || s.GetInferenceStats().GetSuccess().GetCount() != 3 {
+			t.Errorf("statistics %v; want three executions and successes", s)
+		}
+	}
 }

@@ -15,10 +15,14 @@ func (c *Config) table() []group {
 		{"Metrics", c.metricsOptions()}, {"Tracing", c.traceOptions()}, {"Backends", c.backendOptions()},
 		{"Memory and placement", c.memoryOptions()}, {"Deprecated", c.deprecatedOptions()}, {"TLS", c.tlsOptions()},
 		{"Nereid", c.ownOptions()}, {"Public page", c.kioskOptions()}, {"Catalog", c.catalogOptions()},
+		{"Service", c.serviceOptions()},
 	}
 }
 
 const allowClientShm = "allow-client-shm"
+
+// WatchdogModel is the option of the model that the watchdog asks.
+const WatchdogModel = "watchdog-model"
 
 func (c *Config) serverOptions() []option {
 	return []option{
@@ -396,5 +400,13 @@ func (c *Config) ownOptions() []option {
 		opt("python-requirements", "file",
 			"A requirements.txt for Python models without a separate environment. It is installed once, into "+
 				"an environment under --data-dir. Default: none.", text(&c.Backends.Python.Requirements)),
+	}
+}
+
+func (c *Config) serviceOptions() []option {
+	return []option{
+		opt(WatchdogModel, "name",
+			"The first golden request of this model must be answered before the server reports to the watchdog of the "+
+				"service manager that it is alive. Default: none.", text(&c.Engine.Probed)),
 	}
 }

@@ -41,7 +41,10 @@ func (n *Notifier) WatchdogInterval() time.Duration {
 	return n.watchdog / 2
 }
 
-// Send sends assignments such as READY=1, one a line.
+// sendLimit is how long a manager may let its socket be full.
+const sendLimit = time.Second
+
+// Send sends assignments such as READY=1, one a line. It gives up after a second.
 func (n *Notifier) Send(state string) error {
 	if n == nil {
 		return nil
@@ -52,6 +55,9 @@ func (n *Notifier) Send(state string) error {
 		return err
 	}
 	defer conn.Close()
+	if err := conn.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+		return err
+	}
 	_, err = conn.Write([]byte(state))
 	return err
 }

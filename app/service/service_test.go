@@ -1,9 +1,11 @@
 package service_test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,22 @@ func TestStatesReachTheSocketOfTheServiceManager(t *testing.T) {
 				t.Errorf("%s got %q, %v, want %q", name, b[:got], err, state)
 			}
 		}
+	}
+}
+
+// A manager that reads nothing must not keep the server from stopping.
+func TestAManagerThatReadsNothingBlocksNobody(t *testing.T) {
+	name := "@nereid-full-" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n := service.FromEnvironment(environ(map[string]string{"NOTIFY_SOCKET": name}), 7)
+	for n.Send("WATCHDOG=1") == nil { // until the socket is full
+	}
+	if err := n.Send("STOPPING=1"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Send to a full socket = %v, want a deadline", err)
 	}
 }
 

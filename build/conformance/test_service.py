@@ -1,5 +1,6 @@
 """The server under a service manager: states by sd_notify, the watchdog, a configuration file, and its reload."""
 
+import json
 import os
 import signal
 import socket
@@ -55,6 +56,92 @@ def test_a_service_manager_is_told_each_state(manager, tmp_path):
         assert server.get("/v2/logging").json["log_verbose_level"] == 3
         assert server.stop() == 0
         assert next_state(manager) == "STOPPING=1\nEXTEND_TIMEOUT_USEC=25000000"
+
+
+MODEL = """
+import os, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+FOLDER = "{folder}"
+class TritonPythonModel:
+    def execute(self, requests):
+        if os.path.exists(FOLDER + "/hang"):
+            open(FOLDER + "/hangs", "w").close()
+        while os.path.exists(FOLDER + "/hang"):
+            time.sleep(0.01)
+        x = pb_utils.get_input_tensor_by_name(requests[0], "x").as_numpy()
+        y = x + (2 if os.path.exists(FOLDER + "/wrong") else 1)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", y)])]
+"""
+
+
+def fed(manager):
+    """How often the watchdog was fed up to now."""
+    manager.setblocking(False)
+    n = 0
+    try:
+        while True:
+            n += manager.recv(4096) == b"WATCHDOG=1"
+    except BlockingIOError:
+        manager.settimeout(ROOMY)
+        return n
+
+
+def feeds(manager):
+    """Waits until the watchdog is fed."""
+    fed(manager)
+    while manager.recv(4096) != b"WATCHDOG=1":
+        pass
+
+
+def watched(tmp_path):
+    """The folder of a Python model with a golden request, which hangs or answers wrong when the test wants it."""
+    folder = tmp_path / "models" / "watched"
+    (folder / "1").mkdir(parents=True)
+    (folder / "golden").mkdir()
+    (folder / "1/model.py").write_text(MODEL.replace("{folder}", str(tmp_path)))
+    (folder / "config.pbtxt").write_text("""backend: "python"
+        input { name: "x" data_type: TYPE_FP32 dims: 2 } output { name: "y" data_type: TYPE_FP32 dims: 2 }""")
+    (folder / "golden/a.json").write_text(json.dumps({"data": [{"x": [1, 2]}], "validation_data": [{"y": [2, 3]}]}))
+    return folder
+
+
+def test_G020_the_watchdog_is_fed_when_a_golden_request_was_answered(manager, tmp_path):
+    watched(tmp_path)
+    with Server(tmp_path / "models", tmp_path / "work", "--watchdog-model=watched") as server:
+        feeds(manager)
+        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 2, ROOMY,
+              "the model is not asked", server.log)
+        (tmp_path / "hang").touch()
+        until((tmp_path / "hangs").exists, ROOMY, "the model does not hang", server.log)
+        fed(manager)
+        until(lambda: "golden request of model 'watched'" in server.log(), ROOMY, "no warning", server.log)
+        assert server.get("/v2/health/live").status == 200
+        assert fed(manager) == 0, server.log()
+        (tmp_path / "wrong").touch()
+        (tmp_path / "hang").unlink()
+        until(lambda: "element 0 is 3, want 2" in server.log(), ROOMY, "no difference is seen", server.log)
+        assert fed(manager) == 0, server.log()
+        (tmp_path / "wrong").unlink()
+        feeds(manager)
+
+
+def test_G020_the_watchdog_is_fed_while_its_model_is_not_in_service(manager, tmp_path):
+    """A restart would not help, and could go on forever."""
+    watched(tmp_path)
+    (tmp_path / "models/watched/golden/a.json").rename(tmp_path / "a.json")
+    with Server(tmp_path / "models", tmp_path / "work", "--model-control-mode=explicit", "--load-model=watched",
+                "--watchdog-model=watched") as server:
+        feeds(manager)
+        assert "the watchdog is fed without an inference" in server.log() and "no golden request" in server.log()
+        (tmp_path / "a.json").rename(tmp_path / "models/watched/golden/a.json")
+        assert server.post("/v2/repository/models/watched/unload", {}).status == 200
+        until(lambda: "'watched' has no available versions" in server.log(), ROOMY, "no reason", server.log)
+        feeds(manager)
+        assert server.post("/v2/repository/models/watched/load", {}).status == 200
+        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 0, ROOMY,
+              "the model is not asked", server.log)
+        feeds(manager)
 
 
 def test_config_show_says_where_values_come_from(tmp_path):

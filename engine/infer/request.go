@@ -142,6 +142,8 @@ type Content struct {
 	Timeout     time.Duration // in the queue; 0: the model's default
 	Correlation CorrelationID
 	Flags       Flags
+
+	Uncached bool // the response cache does not answer it, and does not keep its response
 }
 
 // Progress is what the engine notes about a request that it has admitted.

@@ -71,8 +71,10 @@ type Options struct {
 	GPULimits map[int]float64
 	// RequestMemory counts the copies of requests for candidates. nil: nobody does.
 	RequestMemory *tensor.Budget
-	Log           *slog.Logger
-	Events        Events
+	// Probed names the model whose versions keep a golden request for model.Probe. "": none.
+	Probed string
+	Log    *slog.Logger
+	Events Events
 }
 
 // Libraries finds backends that come as libraries of Triton's. It is safe for concurrent use.

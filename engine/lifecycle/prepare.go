@@ -253,6 +253,7 @@ func (l *loader) modelSpec(p *plan, n int64) model.Spec {
 		Log: l.o.Log, Process: l.o.Events.ofProcesses(p.src.Key, n),
 		Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
 		GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: l.o.Residency.Enabled(),
+		KeepGolden: l.o.Probed == p.src.Name,
 	}
 }
 

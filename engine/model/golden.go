@@ -210,7 +210,7 @@ func (m *Model) testEnsemble(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	m.golden = len(all)
+	m.keepGolden(s, all)
 	return m.sendGolden(ctx, all, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
 }
 
@@ -232,10 +232,9 @@ func (m *Model) sendGolden(ctx context.Context, all []golden,
 
 func (m *Model) sendGoldenRequest(ctx context.Context, g *golden,
 	execute func(r *infer.Request) (func(), error)) error {
-	r := infer.New()
+	r := m.goldenRequest(g)
 	defer r.Release()
-	r.ModelName, r.Served = m.name, m
-	r.Inputs = append(r.Inputs, g.inputs...)
+	r.Served = m
 	if err := m.signature.check(r); err != nil {
 		return err
 	}
@@ -244,6 +243,46 @@ func (m *Model) sendGoldenRequest(ctx context.Context, g *golden,
 	if err != nil {
 		return err
 	}
+	return g.compare(ctx, r, func(resp *infer.Response) { m.signature.reshapeOutputs(r, resp) })
+}
+
+func (m *Model) goldenRequest(g *golden) *infer.Request {
+	r := infer.New()
+	r.ModelName = m.name
+	r.Inputs = append(r.Inputs, g.inputs...)
+	return r
+}
+
+// Probe sends the first golden request as a client does, but past the response cache, and compares the response. The
+// caller has called Acquire. Errors: ErrNoProbe, those of Infer and of the response, the context's, and Internal with
+// the first difference.
+func (m *Model) Probe(ctx context.Context) error {
+	if m.probe == nil {
+		m.leave()
+		return ErrNoProbe
+	}
+	r := m.goldenRequest(m.probe)
+	defer r.Release()
+	r.Uncached = true
+	if err := m.Infer(r); err != nil {
+		return err
+	}
+	return m.probe.compare(ctx, r, func(*infer.Response) {})
+}
+
+// ErrNoProbe is the error of Model.Probe for a version that kept no golden request; see Spec.KeepGolden. A sequence
+// model keeps none, because its requests belong together.
+var ErrNoProbe = status.New(status.NotFound, "there is no golden request that can be sent to the model")
+
+// keepGolden keeps the first of the golden requests for Probe.
+func (m *Model) keepGolden(s Spec, all []golden) {
+	if m.golden = len(all); s.KeepGolden && len(all) > 0 && s.Config.GetSequenceBatching() == nil {
+		m.probe = &all[0]
+	}
+}
+
+// compare reads the responses of a request, which see gets first, and compares their outputs with the expected ones.
+func (g *golden) compare(ctx context.Context, r *infer.Request, see func(*infer.Response)) error {
 	defer context.AfterFunc(ctx, r.Cancel)()
 	missing := slices.Clone(g.want)
 	for {
@@ -252,7 +291,7 @@ func (m *Model) sendGoldenRequest(ctx context.Context, g *golden,
 			return err
 		}
 		if err = resp.Err; err == nil {
-			m.signature.reshapeOutputs(r, resp)
+			see(resp)
 			missing, err = compareOutputs(missing, resp, g.tolerance)
 		}
 		final := resp.Final

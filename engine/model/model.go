@@ -55,6 +55,8 @@ type Spec struct {
 	Log     *slog.Logger
 	// NoteUse: the time of each request is noted for Model.LastUse.
 	NoteUse bool
+	// KeepGolden: the first golden request is kept for Model.Probe.
+	KeepGolden bool
 }
 
 // Model serves one version of a model. Its methods are safe for concurrent use.
@@ -78,8 +80,9 @@ type Model struct {
 	policies   map[string]affinity.Policy
 	defCount   int // instances on the CPU if no group says how many
 	loadTime   time.Duration
-	golden     int   // golden requests that the version has passed at load
-	fileBytes  int64 // of the version folder
+	golden     int     // golden requests that the version has passed at load
+	probe      *golden // nil: none was kept
+	fileBytes  int64   // of the version folder
 	noteUse    bool
 	lastUse    atomic.Int64 // an infer.Stamp
 	shadow     atomic.Pointer[shadow.Shadow]
@@ -209,7 +212,8 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 		}
 		return err
 	}
-	m.golden, m.fileBytes = len(tests.golden), folderBytes(s.VersionFolder)
+	m.keepGolden(s, tests.golden)
+	m.fileBytes = folderBytes(s.VersionFolder)
 	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
 	m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
 	m.inline.waits = m.loaded.Traits().WaitsInline

@@ -64,8 +64,8 @@ func (c *responseCache) owner() cache.Owner { return cache.Owner(c.owned.Load())
 // that of the model is to be cached then. The configuration's check leaves no model here that is decoupled or whose
 // responses depend on a sequence.
 func (c *responseCache) answer(r *infer.Request) bool {
-	if !r.Correlation.IsZero() || r.Flags != 0 {
-		return false // it is part of a sequence: what came before may matter to the model
+	if r.Uncached || !r.Correlation.IsZero() || r.Flags != 0 {
+		return false // with one of the last two, it is part of a sequence: what came before may matter to the model
 	}
 	r.Cache.Start = infer.Now()
 	r.Cache.Key = c.store.Key(c.owner(), r)
