@@ -1,4 +1,5 @@
 // Failures as a user meets them: each must say what failed and why, and must not affect models in service.
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -73,6 +74,33 @@ export async function edges({ base, page, report, digits, zip }) {
     await dialog.getByText(`${digits} is ready`).waitFor();
     await button("Open", dialog).click();
     await page.getByRole("heading", { name: digits }).waitFor();
+  });
+
+  await report.step("a zip of several models is imported one after the other, ensembles last", async () => {
+    const store = path.join(tmp, "store"), [all, part] = ["all", "part"].map((n) => `${n}_${digits}`);
+    fs.cpSync(path.join(root, "models-sample", "identity_fp32"), path.join(store, part), { recursive: true });
+    fs.rmSync(path.join(store, part, "config.pbtxt")); // it has the model's own name
+    fs.mkdirSync(path.join(store, all, "1"), { recursive: true });
+    fs.writeFileSync(path.join(store, all, "config.pbtxt"), `platform: "ensemble" max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: [ 16 ] }
+output { name: "y" data_type: TYPE_FP32 dims: [ 16 ] }
+ensemble_scheduling { step [ { model_name: "${part}" model_version: -1
+  input_map { key: "INPUT0" value: "x" } output_map { key: "OUTPUT0" value: "y" } } ] }
+`);
+    execFileSync(process.env.NEREID_PYTHON ?? "python3", ["-m", "zipfile", "-c", `${store}.zip`, store]);
+    await home();
+    await drop(page, [`${store}.zip`]);
+    await dialog.getByRole("heading", { name: /1 of 2/ }).waitFor();
+    await shot(page, "43-several-models");
+    await button("Load model", dialog).click();
+    await dialog.getByText(`${part} is ready`).waitFor();
+    await button("Next model", dialog).click();
+    await dialog.getByRole("heading", { name: /2 of 2/ }).waitFor();
+    await button("Load model", dialog).click();
+    await dialog.getByText(`${all} is ready`).waitFor();
+    await button("Open", dialog).click();
+    await page.getByRole("heading", { name: all }).waitFor();
+    for (const name of [all, part]) await api(base, "DELETE", `/api/models/${name}`);
   });
 
   await report.step("a configuration that cannot be loaded leaves the old one in service", async () => {

@@ -230,7 +230,7 @@ func (o *getter) arrange(dir, file string, beside []string, p provenance) ([]sta
 
 // arrangeArea makes model folders of what is in an area.
 func (o *getter) arrangeArea(area *staging.Area, hint string, p provenance) ([]staged, error) {
-	found, err := area.ArrangeAll(hint)
+	found, err := area.Arrange(hint)
 	if err != nil {
 		return nil, err
 	}

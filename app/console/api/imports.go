@@ -50,6 +50,8 @@ type Import struct {
 	Reason string `json:"reason"`
 	// LoadMs is how long commit took to READY, of loaded.
 	LoadMs float64 `json:"loadMs"`
+	// More has the IDs of the imports of the other models, if several came together.
+	More List[string] `json:"more"`
 }
 
 // ImportState is a step in the life of an Import.

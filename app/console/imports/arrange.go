@@ -1,10 +1,13 @@
 package imports
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"nereid/app/console/api"
@@ -12,16 +15,78 @@ import (
 	"nereid/app/console/code"
 	"nereid/app/console/configs"
 	"nereid/app/console/folders"
+	"nereid/app/console/imports/staging"
+	"nereid/app/console/rest"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 )
 
-// arrange makes a model folder of the received files and fills in what the user sees of it. s.mu is held.
+// arrange makes a model folder of the received files and fills in what the user sees of it. Further models become
+// imports of their own. s.mu is held.
 func (h *Handler) arrange(ctx context.Context, s *staged) error {
-	l, err := s.area.Arrange(s.view.Source)
+	if len(s.view.More) > 0 {
+		return rest.Errorf(api.CodeConflict, "the import had several models, and was divided already")
+	}
+	all, err := s.area.Arrange(s.view.Source)
 	if err != nil {
 		return err
 	}
+	stepsFirst(all)
+	if err := h.divide(ctx, s, all[1:]); err != nil {
+		return err
+	}
+	return h.describe(ctx, s, all[0])
+}
+
+// stepsFirst puts ensembles after other models, because their steps must be loaded before them.
+func stepsFirst(all []staging.Layout) {
+	ensemble := func(l staging.Layout) int {
+		found, err := catalog.ReadConfig(filepath.Join(l.Dir, repo.ConfigName))
+		if err != nil || found == nil {
+			return 0
+		}
+		if cfg, _, _ := modelconfig.Parse(repo.ConfigName, []byte(*found)); cfg.GetEnsembleScheduling() == nil {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b staging.Layout) int { return cmp.Compare(ensemble(a), ensemble(b)) })
+}
+
+// divide makes imports of the further models of s. s.mu is held.
+func (h *Handler) divide(ctx context.Context, s *staged, models []staging.Layout) (err error) {
+	var ids []string
+	defer func() {
+		if err == nil {
+			s.view.More = ids
+			return
+		}
+		for _, id := range ids {
+			err = errors.Join(err, h.drop(id))
+		}
+	}()
+	for _, l := range models {
+		one, err := h.add(s.view.Origin, s.view.Source)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, one.view.ID)
+		if l, err = one.area.Adopt(l); err != nil {
+			return err
+		}
+		one.mu.Lock()
+		one.view.Repository = s.view.Repository
+		err = h.describe(ctx, one, l)
+		one.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe fills in what the user sees of a model folder. s.mu is held.
+func (h *Handler) describe(ctx context.Context, s *staged, l staging.Layout) error {
 	found, err := catalog.ReadConfig(filepath.Join(l.Dir, repo.ConfigName))
 	if err != nil {
 		return err

@@ -1,11 +1,13 @@
 package imports
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,5 +141,67 @@ func TestImportsThatAreDoneDoNotCountAsOpen(t *testing.T) {
 	}
 	if h.staged[ids[7]] != nil || h.staged[ids[3]] == nil || len(h.staged) != maxImports {
 		t.Errorf("%d imports are kept; the first that was done must go", len(h.staged))
+	}
+}
+
+// The models of a repository become imports of their own. Ensembles come last: their steps must be loaded first.
+func TestSeveralModelsAreImportsOfTheirOwn(t *testing.T) {
+	h := newHandler(t)
+	im, err := h.Create(request(t, "", nil), &api.ImportCreate{Source: "store.zip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"store/all/config.pbtxt": `platform: "ensemble" ensemble_scheduling { step [ { model_name: "b" } ] }`,
+		"store/all/1/.keep":      "", "store/b/1/model.onnx": "b", "store/c/1/model.onnx": "c",
+	} {
+		r := request(t, im.ID, strings.NewReader(text))
+		r.SetPathValue("path", name)
+		if err := h.PutFile(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	im, err = h.Analyze(request(t, im.ID, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{im.Name}
+	for _, id := range im.More {
+		one, err := h.Get(request(t, id, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, one.Name)
+		if one.State != api.ImportStaged || len(one.Files) == 0 || one.Source != "store.zip" || len(one.More) != 0 {
+			t.Errorf("%s: %+v", one.Name, one)
+		}
+	}
+	if want := []string{"b", "c", "all"}; !slices.Equal(names, want) {
+		t.Errorf("imports of %v, want %v", names, want)
+	}
+	if _, err := h.Analyze(request(t, im.ID, nil)); err == nil {
+		t.Error("a divided import is divided again")
+	}
+}
+
+// If there is no place for all models, none is left behind.
+func TestModelsThatDoNotFitAreNotImported(t *testing.T) {
+	h := newHandler(t)
+	im, err := h.Create(request(t, "", nil), &api.ImportCreate{Source: "store"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxImports + 1 {
+		r := request(t, im.ID, strings.NewReader("m"))
+		r.SetPathValue("path", fmt.Sprintf("m%d/1/model.onnx", i))
+		if err := h.PutFile(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.Analyze(request(t, im.ID, nil)); err == nil || !strings.Contains(err.Error(), "imports are open") {
+		t.Errorf("Analyze: %v", err)
+	}
+	if len(h.staged) != 1 {
+		t.Errorf("%d imports are left", len(h.staged))
 	}
 }

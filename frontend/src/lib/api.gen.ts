@@ -839,6 +839,8 @@ export interface Import {
   reason: string;
   /** LoadMs is how long commit took to READY, of loaded. */
   loadMs: number;
+  /** More has the IDs of the imports of the other models, if several came together. */
+  more: string[];
 }
 
 /** ImportState is a step in the life of an Import. */

@@ -6,8 +6,11 @@ import { live } from "./live.svelte";
 import { uploadAll } from "./upload";
 import { baseName } from "./window";
 
-/** The source of an import: files of the browser, a path on the server's machine, or a sample in the program. */
-export type Job = Parcel | { path: string } | { sample: string };
+/**
+ * The source of an import: files of the browser, a path on the server's machine, a sample in the program, or a model that came
+ * with another.
+ */
+export type Job = Parcel | { path: string } | { sample: string } | { id: string; source: string };
 
 class Importing {
   /** idle: no dialog. */
@@ -40,6 +43,7 @@ class Importing {
     if (!first) return;
     if ("path" in first) void this.run(baseName(first.path), () => client.createImport({ path: first.path }));
     else if ("sample" in first) void this.run(first.sample, () => client.createImport({ sample: first.sample }));
+    else if ("id" in first) void this.run(first.source, () => client.configureImport(first.id, {})); // checked again, with the models that came before
     else void this.run(first.source, (signal) => this.upload(first, signal));
   }
 
@@ -57,6 +61,7 @@ class Importing {
       if (signal.aborted) return;
       this.set(imp);
       this.phase = "review";
+      if (imp.more.length > 0) this.begin(imp.more.map((id) => ({ id, source })));
     } catch (e) {
       if (signal.aborted) return;
       this.error = errorText(e);

@@ -51,6 +51,16 @@ const (
 	modelFolder = "model" // the arranged model
 )
 
+// Adopt moves a model folder that another Area has arranged into this one.
+func (a *Area) Adopt(l Layout) (Layout, error) {
+	to := filepath.Join(a.dir, modelFolder)
+	if err := os.Rename(l.Dir, to); err != nil {
+		return l, err
+	}
+	l.Dir = to
+	return l, nil
+}
+
 // NewArea makes the folder dir, which must not exist, and an Area in it.
 func NewArea(dir string, l Limits) (*Area, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -278,6 +288,9 @@ func LooksLikeModel(src string) error {
 	}
 	t := newTree(names)
 	t.enter()
+	if len(t.models()) > 0 {
+		return nil
+	}
 	_, _, err = t.arrange()
 	return err
 }

@@ -32,22 +32,11 @@ type Layout struct {
 // configName is the name of the configuration in a model folder.
 const configName = "config.pbtxt"
 
-// Arrange makes a model folder of what came in. An archive is unpacked. Outer folders are removed. Model files that
-// are in no version folder go into version 1, an ONNX file as model.onnx. source is the name of what was dropped,
-// from which a model name may be suggested. Arrange may be called again after more files were put in. Packages of other
-// programs are recognised by their manifests.
-func (a *Area) Arrange(source string) (Layout, error) {
-	all, err := a.arrange(source, false)
-	if err != nil {
-		return Layout{}, err
-	}
-	return all[0], nil
-}
-
-// ArrangeAll is Arrange that also takes a model repository, of which it makes a folder for each model.
-func (a *Area) ArrangeAll(source string) ([]Layout, error) { return a.arrange(source, true) }
-
-func (a *Area) arrange(source string, several bool) ([]Layout, error) {
+// Arrange makes model folders of what came in: one, or those of a model repository, sorted by name. An archive is
+// unpacked. Outer folders are removed. Model files that are in no version folder go into version 1, an ONNX file as
+// model.onnx. source is the name of what was dropped, from which a model name may be suggested. Arrange may be called
+// again after more files were put in. Packages of other programs are recognised by their manifests.
+func (a *Area) Arrange(source string) ([]Layout, error) {
 	received := a.Files()
 	if len(received) == 0 {
 		return nil, invalid("nothing was uploaded; drop an .onnx file, a model folder, or a zip of one")
@@ -67,7 +56,7 @@ func (a *Area) arrange(source string, several bool) ([]Layout, error) {
 	}
 	t := newTree(received)
 	entered := t.enter()
-	if models := t.models(); several && len(models) > 0 && !slices.Contains(t.files, configName) {
+	if models := t.models(); len(models) > 0 && !slices.Contains(t.files, configName) {
 		var all []Layout
 		for i, name := range models {
 			one := t.below(name)
@@ -75,7 +64,9 @@ func (a *Area) arrange(source string, several bool) ([]Layout, error) {
 			if err != nil {
 				return nil, err
 			}
-			l.Kind = api.ImportFolder
+			if l.Kind = api.ImportFolder; kind == api.ImportZip {
+				l.Kind = kind
+			}
 			all = append(all, l)
 		}
 		return all, nil
@@ -261,10 +252,6 @@ func belongsToModel(name string) bool {
 
 // noModel is the error for files without a model. It names what was found instead.
 func (t *tree) noModel() error {
-	if models := t.models(); len(models) > 0 {
-		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time",
-			list(models))
-	}
 	return invalid("no model was found in %s; "+
 		"drop an .onnx file, a model folder (config.pbtxt, 1/model.onnx), or a zip of one", list(t.files))
 }

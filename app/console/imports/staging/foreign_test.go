@@ -76,7 +76,7 @@ func TestPackagesOfOtherProgramsAreRecognised(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l, err := a.Arrange("pkg")
+			l, err := arrangeOne(a, "pkg")
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -107,8 +107,8 @@ func contents(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// A repository of several models, as KServe's storage has it, is taken by ArrangeAll only.
-func TestArrangeAllTakesARepository(t *testing.T) {
+// A repository of several models, as KServe's storage has it, becomes a folder for each.
+func TestArrangeTakesARepository(t *testing.T) {
 	a, err := NewArea(filepath.Join(t.TempDir(), "area"), Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -119,10 +119,7 @@ func TestArrangeAllTakesARepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.Arrange("store"); err == nil || !strings.Contains(err.Error(), "looks like a model repository") {
-		t.Errorf("Arrange: %v", err)
-	}
-	all, err := a.ArrangeAll("store")
+	all, err := a.Arrange("store")
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%+v, %v", all, err)
 	}

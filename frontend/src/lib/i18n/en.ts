@@ -513,6 +513,7 @@ export const en = {
   "import.step.load": "loading…",
   "import.step.warmup": "warming up…",
   "import.loaded": "{name} is ready after {time}.",
+  "import.next": "Next model",
   "import.open": "Open",
   "import.try": "Try it",
   "import.background": "Continue in the background",

@@ -515,6 +515,7 @@ export const zh: Record<keyof typeof en, string> = {
   "import.step.load": "正在加载…",
   "import.step.warmup": "正在预热…",
   "import.loaded": "{name} 已就绪，用时 {time}。",
+  "import.next": "下一个模型",
   "import.open": "打开",
   "import.try": "试用",
   "import.background": "在后台继续",

@@ -9,7 +9,7 @@ import ImportReview from "./ImportReview.svelte";
 const torch: Framework = { name: "pytorch", title: "PyTorch", package: "torch==2", size: "5 GB", state: "missing", sinceMs: 0, log: [], reason: "", waiting: [] };
 const staged: Import = {
   id: "i1", state: "staged", origin: "upload", kind: "folder", name: "net", repository: "/models", source: "net", files: [], versions: ["1"], backend: "pytorch", maxBatchSize: 0,
-  inputs: [], outputs: [], config: 'backend: "pytorch"', configGenerated: false, faults: [], code: [{ path: "1/model.pt", why: "a PyTorch model" }], exists: false, step: "", progress: -1, reason: "", loadMs: 0,
+  inputs: [], outputs: [], config: 'backend: "pytorch"', configGenerated: false, faults: [], code: [{ path: "1/model.pt", why: "a PyTorch model" }], exists: false, step: "", progress: -1, reason: "", loadMs: 0, more: [],
 };
 const numpy: Framework = { ...torch, name: "python", title: "NumPy", package: "numpy", size: "100 MB" };
 const failed: Import = { ...staged, state: "failed", reason: "PyTorch is not installed, which model 'net' needs" };
