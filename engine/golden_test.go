@@ -76,7 +76,7 @@ func TestEnsembleAnswersGoldenRequests(t *testing.T) {
 }
 
 // A probe is executed by the model also if its response is in the cache, and counts as a request of a client.
-func TestProbesAreExecuted_G020(t *testing.T) {
+func TestProbesAreExecuted(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "sum", "response_cache { enable: true }"+oneConfig)
 	put(t, root, "bare", oneConfig)

@@ -106,7 +106,7 @@ def watched(tmp_path):
     return folder
 
 
-def test_G020_the_watchdog_is_fed_when_a_golden_request_was_answered(manager, tmp_path):
+def test_the_watchdog_is_fed_when_a_golden_request_was_answered(manager, tmp_path):
     watched(tmp_path)
     with Server(tmp_path / "models", tmp_path / "work", "--watchdog-model=watched") as server:
         feeds(manager)
@@ -126,7 +126,7 @@ def test_G020_the_watchdog_is_fed_when_a_golden_request_was_answered(manager, tm
         feeds(manager)
 
 
-def test_G020_the_watchdog_is_fed_while_its_model_is_not_in_service(manager, tmp_path):
+def test_the_watchdog_is_fed_while_its_model_is_not_in_service(manager, tmp_path):
     """A restart would not help, and could go on forever."""
     watched(tmp_path)
     (tmp_path / "models/watched/golden/a.json").rename(tmp_path / "a.json")
