@@ -9,6 +9,7 @@ import path from "node:path";
 import { alerting } from "./alerts.mjs";
 import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
+import { composing } from "./composing.mjs";
 import { getting } from "./getting.mjs";
 import { inside } from "./inside.mjs";
 import { kiosk } from "./kiosk.mjs";
@@ -92,6 +93,7 @@ await report.step("command palette by keyboard", async () => {
 
 await comparing({ base, page, report });
 await getting({ base, page, report, id });
+await composing({ base, page, report, id });
 await inside({ base, page, report, model: digits });
 await kiosk({ at: process.argv[4], report });
 await trying({ base, page, report, models: ["words", "running_sum"] });

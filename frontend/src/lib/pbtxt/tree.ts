@@ -118,9 +118,31 @@ export function withField(text: string, path: readonly string[], value: string |
   return text;
 }
 
-/** The text without one message of a repeated field; the field goes with its last message. */
-export function withoutMessage(text: string, name: string, n: number): string {
-  const fields = parse(text);
+/** The indentation of the line with a place. */
+const indentAt = (text: string, at: number) => /^[ \t]*/.exec(text.slice(text.lastIndexOf("\n", at - 1) + 1))?.[0] ?? "";
+
+/**
+ * The text with one more message of a repeated field, after the others. value is the message with its brackets; its
+ * lines are indented as their place needs. base: the field is in it.
+ */
+export function withMessage(text: string, name: string, value: string, base?: Field): string {
+  const last = (base ? (base.fields ?? []) : parse(text)).findLast((f) => f.name === name);
+  const indented = (by: string, v: string) => v.replaceAll("\n", `\n${by}`);
+  const item = last?.items.at(-1);
+  if (last && item) {
+    const by = indentAt(text, item.from);
+    const gap = last.value.includes("\n") ? `\n${by}` : " ";
+    return `${text.slice(0, item.to)},${gap}${indented(by, value)}${text.slice(item.to)}`;
+  }
+  if (last && !last.fields) return text.slice(0, last.from) + indented(indentAt(text, last.from), written(name, value)) + text.slice(last.to); // an empty list
+  if (!base) return `${text.replace(/\n*$/, text.trim() === "" ? "" : "\n")}${written(name, value)}\n`;
+  const by = base.value.includes("\n") ? `${indentAt(text, base.to - 1)}  ` : "";
+  return inserted(text, base, indented(by, written(name, value)));
+}
+
+/** The text without one message of a repeated field; the field goes with its last message. base: the field is in it. */
+export function withoutMessage(text: string, name: string, n: number, base?: Field): string {
+  const fields = base ? (base.fields ?? []) : parse(text);
   const m = messages(fields, name)[n];
   if (!m) return text;
   const field = fields.find((f) => f.name === name && (f === m || f.items.includes(m)));
