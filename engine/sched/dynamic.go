@@ -204,6 +204,7 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate *Gate) (*infer
 			return nil, nil
 		case d.closed && d.queue.n == 0:
 			d.alarm.stop()
+			d.waiters.close()
 			return nil, ErrClosed
 		default:
 			if err := d.wait(ctx, inst, wait, rows); err != nil {

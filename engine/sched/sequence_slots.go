@@ -127,6 +127,7 @@ func (s *Sequences) remove(b *slots) {
 		}
 	}
 	s.instances = slices.DeleteFunc(s.instances, func(other *slots) bool { return other == b })
+	b.waiter.nudge.close()
 	s.failBacklog(errInstanceGone)
 }
 

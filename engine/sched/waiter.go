@@ -10,6 +10,7 @@ import (
 type waiter struct {
 	wake  chan struct{} // capacity 1
 	timer *time.Timer
+	nudge nudge
 	inst  InstanceID
 	rows  int // the leader checks the queue again when it has so many rows; 0: when a batch is due
 }
@@ -30,6 +31,7 @@ func (w *waiter) wait(ctx context.Context, timed bool, timeout time.Duration) er
 		} else {
 			w.timer.Reset(timeout)
 		}
+		w.nudge.after(timeout)
 		defer w.timer.Stop()
 		expired = w.timer.C
 	}
@@ -79,6 +81,13 @@ func (ws *waiters) remove(w *waiter) {
 	default:
 	}
 	ws.spare = append(ws.spare, w)
+}
+
+// close gives back what the waiters have that wait no longer.
+func (ws *waiters) close() {
+	for _, w := range ws.spare {
+		w.nudge.close()
+	}
 }
 
 // take removes and returns the idle instance at an index.
