@@ -110,6 +110,7 @@ var layers = map[string]int{
 	"app/listen":                  8,
 	"app/logging":                 8,
 	"app/requestlog":              8,
+	"app/whatif":                  8,
 	"app/sagemaker":               8,
 	"app/service":                 8,
 

@@ -206,7 +206,7 @@ func (c *Console) connect(o *Options) (err error) {
 	}
 	c.configs = &configs.Handler{Checker: o.Check, Writer: writer, Staged: c.imports.Staged}
 	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer,
-		Store: o.Store, Tasks: c.tasks, Recorder: o.Recorder, Log: o.Log}
+		Store: o.Store, Tasks: c.tasks, Recorder: o.Recorder, Log: o.Log, Requests: o.Requests}
 	c.inspection = &inspection.Handler{Catalog: c.catalog, Command: o.Inspect}
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}

@@ -108,6 +108,7 @@ func (c *Console) measuringRoutes() []route {
 		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest).For(access.View)},
 		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(http.StatusAccepted)},
 		{"DELETE", "/api/models/{name}/load-test", rest.Reply(c.tuning.StopLoadTest)},
+		{"POST", "/api/models/{name}/what-if", rest.Call(c.tuning.WhatIf).For(access.View)},
 		{"GET", "/api/models/{name}/inspection", rest.Reply(c.inspection.Get)},
 		{"GET", "/api/models/{name}/graph", rest.Reply(c.inspection.Graph).For(access.View)},
 		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List).For(access.View)},

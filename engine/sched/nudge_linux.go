@@ -8,8 +8,9 @@ import (
 )
 
 // nudge makes Go's timers precise while the process has nothing else to do. The runtime then waits for timers in
-// epoll, in whole milliseconds, so that a queue delay of 100 µs would take 1.1 ms. A timer of the kernel ends that wait just
-// after the moment for which a timer of Go's was set, and the runtime looks at its own timers again. Nothing reads it.
+// epoll, in whole milliseconds, so that a queue delay of 100 µs would take 1.1 ms. A timer of the kernel ends that wait
+// just after the moment for which a timer of Go's was set, and the runtime looks at its own timers again. Nothing reads
+// the kernel's timer.
 // The zero value is ready for use.
 type nudge struct {
 	file *os.File // registers the kernel's timer with the runtime; nil until it is needed

@@ -57,6 +57,7 @@
 //	GET    /api/models/{name}/load-test → LoadTest  not_found; the running or the last one
 //	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable, invalid, conflict
 //	DELETE /api/models/{name}/load-test → LoadTest  conflict (none runs); it ends soon after
+//	POST   /api/models/{name}/what-if WhatIf → Prediction  not_found, unavailable, unsupported, invalid
 //	GET    /api/models/{name}/inspection?version=&runs=&dims= → Inspection  not_found, unsupported, invalid, conflict
 //	GET    /api/models/{name}/graph?version= → Graph  not_found, unsupported, invalid
 //	GET    /api/models/{name}/tunings → Tunings  not_found; the running one first

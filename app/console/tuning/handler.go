@@ -17,6 +17,7 @@ import (
 	"nereid/app/console/rest"
 	"nereid/app/console/tasks"
 	"nereid/app/history"
+	"nereid/app/requestlog"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
 	"nereid/engine/repo"
@@ -25,8 +26,9 @@ import (
 
 // Handler serves the routes about load tests and tunings. Fields without a comment are needed.
 type Handler struct {
-	Tuner     Tuner            // nil: models cannot be tuned
-	Inference inference.Server // measured by load tests
+	Tuner     Tuner              // nil: models cannot be tuned
+	Inference inference.Server   // measured by load tests
+	Requests  *requestlog.Keeper // nil: requests are not recorded
 	Catalog   *catalog.Catalog
 	Writer    *configs.Writer
 	Store     *store.Store

@@ -2117,3 +2117,58 @@ export interface ApplyTuning {
 export interface AppliedTuning {
   saves: SaveResult[];
 }
+
+/** WhatIf asks for the latency that the last requests of a model would have had with other settings. */
+export interface WhatIf extends BatcherSettings {
+  /** Speed is how much faster the requests come: 1 as they came, 2 twice the load; from 0.01 to 100. */
+  speed: number;
+}
+
+/** BatcherSettings are those of a configuration that say how requests wait and run together. */
+export interface BatcherSettings {
+  /** Dynamic: with dynamic_batching; then PreferredBatchSizes and MaxQueueDelayUs are its fields. */
+  dynamic: boolean;
+  maxBatchSize: number;
+  preferredBatchSizes: number[];
+  maxQueueDelayUs: number;
+  /** Instances is at least 1, over all groups. */
+  instances: number;
+}
+
+/** Prediction answers POST /api/models/{name}/what-if. */
+export interface Prediction {
+  version: string;
+  /**
+   * Requests are those in memory that were executed since the version was loaded. SpanMs is the time from the first
+   * to the last.
+   */
+  requests: number;
+  spanMs: number;
+  /** Settings are those in service. */
+  settings: BatcherSettings;
+  /**
+   * Measured is how the requests fared, Present is the prediction for the settings in service, and Other that for
+   * those asked for. Present differs from Measured by the error of the method, and by changes of the settings.
+   */
+  measured: PredictedFigures;
+  present: PredictedFigures;
+  other: PredictedFigures;
+  /**
+   * LargestBatch is the most rows of an execution whose time is known. Beyond is the share of the executions of
+   * Other with more rows, from 0 to 1: their times are a guess.
+   */
+  largestBatch: number;
+  beyond: number;
+}
+
+/** PredictedFigures are those of a load. Latencies are those in the server. */
+export interface PredictedFigures {
+  p50Us: number;
+  p99Us: number;
+  /** mean */
+  queueUs: number;
+  /** BatchMean is the rows of an execution. */
+  batchMean: number;
+  /** Busy is the share of the instances' time that they execute, from 0 to 1. */
+  busy: number;
+}
