@@ -22,7 +22,7 @@ func (rec *Recording) Predict(s Settings, speed float64) (f Figures, beyond floa
 		return f, 0
 	}
 	m := &machine{settings: s, rec: rec, times: newTimes(rec.took), speed: speed,
-		free: make([]time.Duration, max(1, s.Instances)), ran: map[int][]time.Duration{}}
+		free: make([]time.Duration, max(1, s.Instances)), ran: map[int][]execution{}}
 	m.run()
 	runs := 0
 	for size, list := range m.ran {
@@ -47,7 +47,7 @@ type machine struct {
 	free      []time.Duration // for each instance, when it is idle
 	latencies []time.Duration
 	queued    time.Duration
-	ran       map[int][]time.Duration
+	ran       map[int][]execution
 }
 
 // at returns when a request arrives.
@@ -129,13 +129,13 @@ func (m *machine) execute(instance, n int) {
 	for i := m.head; i < m.head+n; i++ {
 		rows += m.rec.requests[i].rows
 	}
-	took := m.times.draw(rows)
 	begin := max(m.now, m.at(m.head+n-1)+m.rec.handover)
+	took := m.times.draw(rows, time.Duration(float64(begin)*m.speed))
 	for i := m.head; i < m.head+n; i++ {
 		m.queued += begin - m.at(i)
 		m.latencies = append(m.latencies, begin+took-m.at(i)+m.rec.requests[i].around)
 	}
-	m.ran[rows] = append(m.ran[rows], took)
+	m.ran[rows] = append(m.ran[rows], execution{begin, took})
 	m.free[instance] = begin + took + m.rec.pause
 	m.head += n
 }

@@ -16,7 +16,7 @@ type Recording struct {
 	Measured Figures
 
 	requests []request // by arrival
-	took     map[int][]time.Duration
+	took     map[int][]execution
 	// pause is the time of an instance between two executions while requests wait, and handover that of a request
 	// that makes a batch complete until an idle instance has it.
 	pause, handover time.Duration
@@ -49,7 +49,7 @@ type run struct {
 // Read reads the records of a model version that was loaded at a moment and has this number of instances. Requests that
 // were not executed, or failed, are left out.
 func Read(log *requests.Log, model string, version int64, loaded time.Time, instances int) *Recording {
-	rec := &Recording{took: map[int][]time.Duration{}}
+	rec := &Recording{took: map[int][]execution{}}
 	var all []requests.Record
 	log.Since(log.Oldest(), func(_ int64, r *requests.Record) {
 		ran := r.Outcome == requests.OK && r.Ran.Rows > 0 && r.Queued != 0 && r.Finished > r.Taken
@@ -81,17 +81,18 @@ func Read(log *requests.Log, model string, version int64, loaded time.Time, inst
 		x := runs[at]
 		x.end, x.complete = max(x.end, r.Finished), r.Queued
 	}
-	rec.learn(slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return cmp.Compare(a.begin, b.begin) }))
+	byBegin := func(a, b *run) int { return cmp.Compare(a.begin, b.begin) }
+	rec.learn(slices.SortedFunc(maps.Values(runs), byBegin), all[0].Queued)
 	rec.Measured = figures(latencies, queued, rec.took, rec.Span(), instances)
 	return rec
 }
 
-// learn takes the times of executions, which are sorted by their begin.
-func (rec *Recording) learn(runs []*run) {
+// learn takes the times of executions, which are sorted by their begin. first is when the first request was queued.
+func (rec *Recording) learn(runs []*run, first infer.Stamp) {
 	var pauses, handovers []time.Duration
 	last := map[string]*run{}
 	for _, x := range runs {
-		rec.took[x.rows] = append(rec.took[x.rows], x.end.Sub(x.begin))
+		rec.took[x.rows] = append(rec.took[x.rows], execution{at: x.begin.Sub(first), took: x.end.Sub(x.begin)})
 		if before := last[x.instance]; before != nil && x.complete < before.end && x.begin > before.end {
 			pauses = append(pauses, x.begin.Sub(before.end)) // its requests waited for the instance
 		} else if before == nil || x.complete > before.end {
@@ -121,14 +122,14 @@ func (rec *Recording) Largest() int { return newTimes(rec.took).largest() }
 
 // figures adds up what happened. took are the execution times by batch size.
 func figures(
-	latencies []time.Duration, queued time.Duration, took map[int][]time.Duration, span time.Duration, instances int,
+	latencies []time.Duration, queued time.Duration, took map[int][]execution, span time.Duration, instances int,
 ) Figures {
 	slices.Sort(latencies)
 	rows, runs, busy := 0, 0, time.Duration(0)
 	for size, list := range took {
 		rows, runs = rows+size*len(list), runs+len(list)
-		for _, d := range list {
-			busy += d
+		for _, x := range list {
+			busy += x.took
 		}
 	}
 	f := Figures{P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99)}

@@ -13,13 +13,14 @@ const ms = time.Millisecond
 // recording has requests of one row at these times, in milliseconds, and executions of 10 ms and 1 ms for each further
 // row.
 func recording(at ...int) *Recording {
-	rec := &Recording{took: map[int][]time.Duration{}}
+	rec := &Recording{took: map[int][]execution{}}
 	for _, t := range at {
 		rec.requests = append(rec.requests, request{at: time.Duration(t) * ms, rows: 1, around: ms})
 	}
 	for _, rows := range []int{1, 2, 4} {
-		for range enough {
-			rec.took[rows] = append(rec.took[rows], 10*ms+time.Duration(rows-1)*ms)
+		for i := range enough {
+			x := execution{time.Duration(i) * ms, 10*ms + time.Duration(rows-1)*ms}
+			rec.took[rows] = append(rec.took[rows], x)
 		}
 	}
 	return rec
@@ -69,11 +70,11 @@ func TestTimesOfUnknownBatchSizes(t *testing.T) {
 		if got := known.typical(rows); got != want {
 			t.Errorf("%d rows take %v, want %v", rows, got, want)
 		}
-		if got := known.draw(rows); got != want {
+		if got := known.draw(rows, 0); got != want {
 			t.Errorf("%d rows are drawn as %v, want %v", rows, got, want)
 		}
 	}
-	alone := newTimes(map[int][]time.Duration{4: {8 * ms}})
+	alone := newTimes(map[int][]execution{4: {{0, 8 * ms}}})
 	if got := alone.typical(8); got != 16*ms {
 		t.Errorf("without another size, twice the rows take %v, want twice the time", got)
 	}
@@ -81,6 +82,13 @@ func TestTimesOfUnknownBatchSizes(t *testing.T) {
 		t.Errorf("a quarter of the rows takes %v, want a quarter", got)
 	}
 	batched := Settings{Dynamic: true, MaxBatchSize: 8, Instances: 1}
+	slow := newTimes(map[int][]execution{1: {{0, ms}, {5 * ms, 9 * ms}, {8 * ms, 2 * ms}}})
+	for at, want := range map[time.Duration]time.Duration{0: ms, ms: 9 * ms, 5 * ms: 9 * ms, 6 * ms: 2 * ms,
+		99 * ms: 2 * ms} {
+		if got := slow.draw(1, at); got != want {
+			t.Errorf("an execution at %v takes %v, want %v", at, got, want)
+		}
+	}
 	if _, beyond := recording(0, 0, 0, 0, 0).Predict(batched, 1); beyond != 1 {
 		t.Errorf("a batch of 5 is beyond the largest recorded of 4: %v", beyond)
 	}

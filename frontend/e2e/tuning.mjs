@@ -32,6 +32,25 @@ export async function tuning({ base, page, report, model }) {
     await axe(page, report, "tuning form");
   });
 
+  await report.step("what if: other settings are tried on the last requests", async () => {
+    const card = page.getByRole("region", { name: "What if" });
+    const image = JSON.stringify({ inputs: [{ name: "image", datatype: "FP32", shape: [1, 1, 28, 28], data: Array(784).fill(0) }] });
+    for (let i = 0; i < 30; i++) await api(base, "POST", `/api/infer/${model}`, image, { "Content-Type": "application/json" });
+    const again = card.getByRole("button", { name: "Look again" });
+    await again.or(card.locator("tbody tr").first()).first().waitFor();
+    if (await again.isVisible()) await again.click(); // the page was opened before the requests
+    const row = (name) => card.getByRole("row", { name });
+    await row("Predicted for these settings").waitFor();
+    await card.getByLabel("Dynamic batching", { exact: true }).setChecked(true);
+    await setNumber(card.getByLabel("Largest batch"), 10_000);
+    await setNumber(card.getByLabel("Wait for others, in µs"), 200_000);
+    const p50 = await eventually(() => row("Predicted for these settings").locator("td").first().textContent(), (text) => / m?s$/.test(text) && parseFloat(text) > 1);
+    report.check(/ m?s$/.test(p50), `with a delay of 200 ms and no batch that is full, half of the requests would take longer than ${p50}`);
+    await card.locator("table").scrollIntoViewIfNeeded();
+    await shot(page, "15-what-if");
+    await axe(page, report, "what if");
+  });
+
   await report.step("tuning: each measurement comes as it is made, and the best is compared", async () => {
     await button("Start tuning").click();
     await result.locator("tbody input[type=radio]").first().waitFor();

@@ -173,6 +173,7 @@ export const client = {
   pin: (name: string, pinned: boolean) => json<api.Model>("PUT", `${model(name)}/pin`, { pinned }),
   remove: (name: string) => json<api.Trashed>("DELETE", model(name)),
   warmup: (name: string, r: api.WarmupRequest) => json<api.WarmupResult>("POST", `${model(name)}/warmup`, r),
+  whatIf: (name: string, w: api.WhatIf, s?: AbortSignal) => json<api.Prediction>("POST", `${model(name)}/what-if`, w, s),
   loadTest: (name: string, s?: AbortSignal) => json<api.LoadTest>("GET", `${model(name)}/load-test`, undefined, s),
   startLoadTest: (name: string, r: api.StartLoadTest) => json<api.LoadTest>("POST", `${model(name)}/load-test`, r),
   stopLoadTest: (name: string) => json<api.LoadTest>("DELETE", `${model(name)}/load-test`),
