@@ -166,7 +166,8 @@ ensemble_scheduling { step [ { model_name: "${part}" model_version: -1
   });
 
   await report.step("nothing was added by what was refused", async () => {
-    report.check(JSON.stringify(await models()) === JSON.stringify(before), `the models are as before: ${await models()}`);
+    const after = await models();
+    report.check(JSON.stringify(after) === JSON.stringify(before), `the models are as before: ${before} and now ${after}`);
   });
   fs.rmSync(tmp, { recursive: true });
 }

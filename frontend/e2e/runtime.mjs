@@ -184,4 +184,7 @@ export async function runtime({ base, page, report }) {
   });
 
   for (const name of made) await api(base, "DELETE", `/api/models/${name}`);
+  // A model stays in the list until its last version is unloaded.
+  const left = async () => (await api(base, "GET", "/api/models")).models.filter((m) => made.includes(m.name));
+  await eventually(left, (models) => models.length === 0);
 }
