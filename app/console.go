@@ -20,6 +20,7 @@ import (
 	"nereid/app/console/settings"
 	"nereid/app/datadir"
 	"nereid/app/desktop"
+	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/modelconfig"
 	"nereid/engine/worker/process"
 	"nereid/frontend"
@@ -38,8 +39,9 @@ func (s *server) openConsole() error {
 			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Libraries: s.backends.Libraries.Names,
 		},
 		Server: machine.Description{
-			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
-			Warnings: s.warningsNow, Support: s.support,
+			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses,
+			ONNXRuntime: func() api.Runtime { return describeRuntime(s.backends.ONNXRuntime) },
+			Warnings:    s.warningsNow, Support: s.support,
 		},
 		AllowedHosts: f.c.Access.AllowedHosts, Entry: s.entry,
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
@@ -110,13 +112,13 @@ func (s *server) link() (string, error) {
 	return s.fronts.url("ui", reachable(l.Addr())) + "/#/open/" + s.entry.Link(), nil
 }
 
-// describeONNXRuntime reports which library is in use.
-func (s *server) describeONNXRuntime() api.Runtime {
-	version, err := s.backends.ONNXRuntime.Version()
+// describeRuntime reports which ONNX Runtime is in use.
+func describeRuntime(r *onnxruntime.Backend) api.Runtime {
+	version, err := r.Version()
 	if err != nil {
 		return api.Runtime{Error: err.Error()}
 	}
-	return api.Runtime{Version: version, Library: s.backends.ONNXRuntime.LibraryPath()}
+	return api.Runtime{Version: version, Library: r.LibraryPath()}
 }
 
 // startConsole serves the GUI and the public page, as far as they are on, and shows the window.

@@ -65,8 +65,9 @@ func (s *server) supportServer() (any, error) {
 	return map[string]any{
 		"nereid": Version, "triton": engine.ServerVersion, "go": runtime.Version(),
 		"os": runtime.GOOS, "architecture": runtime.GOARCH, "cpus": runtime.NumCPU(), "coresInUse": s.cores,
-		"memoryBytes": host.Memory, "gpus": s.backends.Machine.IDs(), "onnxRuntime": s.describeONNXRuntime(),
-		"started": s.engine.Started().UTC().Format(time.RFC3339), "now": time.Now().UTC().Format(time.RFC3339),
+		"memoryBytes": host.Memory, "gpus": s.backends.Machine.IDs(),
+		"onnxRuntime": describeRuntime(s.backends.ONNXRuntime),
+		"started":     s.engine.Started().UTC().Format(time.RFC3339), "now": time.Now().UTC().Format(time.RFC3339),
 		"ready": s.engine.Ready(), "warnings": s.warnings, "history": s.store.Health(), "dataDir": s.data.Path,
 	}, nil
 }

@@ -131,7 +131,7 @@ func (n *Node) build(m *Model, part, digest string) error {
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 			return err
 		}
-		if err := os.Link(n.blob(f.SHA256), at); err != nil {
+		if err := os.Link(n.files.path(f.SHA256), at); err != nil {
 			return err
 		}
 	}

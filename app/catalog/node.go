@@ -58,13 +58,13 @@ type Node struct {
 	news   chan struct{} // capacity 1: a report is due
 	lost   bool          // the platform did not answer; only the goroutine that asks it uses this
 	slots  chan struct{} // has an element for each model that is being pulled
+	files  files
 
 	placing sync.Mutex // held while folders of the repository change; before mu
 
 	mu     sync.Mutex // guards the rest
 	state  state
 	jobs   map[string]job         // what is being brought, by the model's name
-	locks  map[string]*sync.Mutex // held while a file is pulled, by its digest
 	peer   string                 // where other nodes fetch files; "": nowhere
 	phases map[string]ModelReport // what is being done to models, without their versions
 	failed map[string]failure
@@ -90,7 +90,7 @@ type failure struct {
 // Open makes a Node, and undoes what an earlier process has not finished. The engine has loaded no model yet.
 func Open(o Options) (*Node, error) {
 	n := &Node{Options: o, client: download.NewClient(), new: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		slots: make(chan struct{}, maxPulls), jobs: map[string]job{}, locks: map[string]*sync.Mutex{},
+		slots: make(chan struct{}, maxPulls), jobs: map[string]job{}, files: files{dir: filepath.Join(o.Folder, "files")},
 		phases: map[string]ModelReport{}, failed: map[string]failure{}, loaded: map[string]bool{}}
 	if err := n.open(); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
@@ -198,7 +198,9 @@ func (n *Node) apply(ctx context.Context, wg *sync.WaitGroup) {
 		return // the platform has never said anything
 	}
 	n.withdraw(d)
-	n.prune(d)
+	if err := n.files.prune(d); err != nil {
+		n.Log.Warn("files that the catalog does not name any more cannot be removed", "err", err)
+	}
 	for i := range d.Models {
 		n.start(ctx, wg, &d.Models[i])
 	}

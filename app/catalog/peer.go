@@ -36,7 +36,7 @@ func (n *Node) Handler() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		f, err := os.Open(n.blob(digest))
+		f, err := os.Open(n.files.path(digest))
 		if err != nil {
 			http.Error(w, "this node does not have the file", http.StatusNotFound)
 			return

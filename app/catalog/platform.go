@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -136,16 +135,10 @@ func (n *Node) send(ctx context.Context, body []byte) error {
 
 func (n *Node) makeReport() Report {
 	host := device.Host()
-	r := Report{Version: n.Version, Models: []ModelReport{}, Files: []string{},
+	r := Report{Version: n.Version, Models: []ModelReport{}, Files: n.files.digests(),
 		Load: Load{MemoryBytes: host.Memory, MemoryFreeBytes: host.Free}}
 	if free, ok := proc.FreeBytes(n.Folder); ok {
 		r.Load.DiskFreeBytes = int64(free)
-	}
-	entries, _ := os.ReadDir(n.blobs()) // none, if it cannot be read
-	for _, e := range entries {
-		if sha256Hex.MatchString(e.Name()) {
-			r.Files = append(r.Files, e.Name())
-		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,49 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"nereid/app/download"
-	"nereid/app/durable"
 	"nereid/engine/repo/cloud"
 	"nereid/engine/system/proc"
 )
 
 const (
-	partSuffix = ".part" // of a file that is not complete
 	// maxParallel is how many files of a model are pulled at one time.
 	maxParallel = 4
 	// diskReserve is how many bytes stay free on the disk, for the history and the log.
 	diskReserve = 256 << 20
 )
 
-func (n *Node) blob(digest string) string { return filepath.Join(n.blobs(), digest) }
-
-// complete reports whether a file is there.
-func (n *Node) complete(f File) bool {
-	info, err := os.Lstat(n.blob(f.SHA256))
-	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
-}
-
 // pull brings the files of a model that are not there yet.
 func (n *Node) pull(ctx context.Context, m *Model) error {
 	missing, bytes := map[string]File{}, int64(0)
 	for _, f := range m.Files {
-		if _, twice := missing[f.SHA256]; !n.complete(f) && !twice {
+		if _, twice := missing[f.SHA256]; !n.files.has(f) && !twice {
 			missing[f.SHA256] = f
-			bytes += f.Size - partSize(n.blob(f.SHA256)+partSuffix)
+			bytes += f.Size - partSize(n.files.part(f.SHA256))
 		}
 	}
-	if free, ok := proc.FreeBytes(n.blobs()); ok && bytes > 0 && uint64(bytes)+diskReserve > free {
+	if free, ok := proc.FreeBytes(n.files.dir); ok && bytes > 0 && uint64(bytes)+diskReserve > free {
 		return fmt.Errorf("%d bytes are missing, and %d are free on the disk, of which %d stay free", bytes, free,
 			diskReserve)
 	}
@@ -110,7 +98,7 @@ func partSize(path string) int64 {
 
 // pullFile brings a file from the first source that has it. What one source has sent is continued by the next one.
 func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
-	part := n.blob(f.SHA256) + partSuffix
+	part := n.files.part(f.SHA256)
 	var sources []string
 	for _, i := range rand.Perm(len(f.Peers)) { // so that not all nodes ask the same one
 		peer := f.Peers[i]
@@ -121,8 +109,8 @@ func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 	if len(sources) == 0 {
 		return errWaiting
 	}
-	defer n.lock(f.SHA256)()
-	if n.complete(f) { // for another model
+	defer n.files.lock(f.SHA256)()
+	if n.files.has(f) { // for another model
 		return nil
 	}
 	p.at(f, partSize(part))
@@ -135,19 +123,6 @@ func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// lock locks a file by its digest.
-func (n *Node) lock(digest string) (unlock func()) {
-	n.mu.Lock()
-	l := n.locks[digest]
-	if l == nil {
-		l = new(sync.Mutex)
-		n.locks[digest] = l
-	}
-	n.mu.Unlock()
-	l.Lock()
-	return l.Unlock
 }
 
 // pullFrom brings a file from one source. If the source continued what another one has sent, and the whole has another
@@ -171,7 +146,7 @@ func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, par
 			return err
 		}
 		if sum == f.SHA256 {
-			return n.keep(part, n.blob(f.SHA256))
+			return keep(part, n.files.path(f.SHA256))
 		}
 		if err := os.Remove(part); err != nil {
 			return err
@@ -181,18 +156,6 @@ func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, par
 				plainText(from), sum, f.SHA256)
 		}
 	}
-}
-
-// keep gives a complete file its name. It is read-only, because models and nodes share it.
-func (n *Node) keep(part, blob string) error {
-	f, err := os.Open(part)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Chmod(0o400), f.Close()); err != nil {
-		return err
-	}
-	return durable.Rename(part, blob)
 }
 
 // fetch continues a file from a source.
@@ -247,23 +210,4 @@ func (n *Node) token() (string, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	return strings.TrimSpace(string(b)), err
-}
-
-// prune removes the files that no desired model has. Models and the trash have links of their own.
-func (n *Node) prune(d Desired) {
-	keep := map[string]bool{}
-	for _, m := range d.Models {
-		for _, f := range m.Files {
-			keep[f.SHA256] = true
-		}
-	}
-	entries, err := os.ReadDir(n.blobs())
-	for _, e := range entries {
-		if !keep[strings.TrimSuffix(e.Name(), partSuffix)] {
-			err = errors.Join(err, os.Remove(n.blob(e.Name())))
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.Log.Warn("files that the catalog does not name any more cannot be removed", "err", err)
-	}
 }

@@ -48,7 +48,7 @@ func placed(folder string) string {
 
 // open makes the folders of a node, reads its state, and undoes what an earlier process has not finished.
 func (n *Node) open() error {
-	for _, dir := range []string{n.Repository(), n.blobs(), n.work()} {
+	for _, dir := range []string{n.Repository(), n.files.dir, n.work()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -122,9 +122,6 @@ func (n *Node) stateFile() string { return filepath.Join(n.Folder, "state.json")
 
 // Repository returns the model repository of the catalog's models.
 func (n *Node) Repository() string { return filepath.Join(n.Folder, "models") }
-
-// blobs has the files, by their digests.
-func (n *Node) blobs() string { return filepath.Join(n.Folder, "files") }
 
 // work has the model folders that are made.
 func (n *Node) work() string { return filepath.Join(n.Folder, "work") }

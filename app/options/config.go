@@ -85,16 +85,16 @@ type Config struct {
 	// OmitGPUMetrics is --allow-gpu-metrics=false.
 	OmitGPUMetrics bool
 
+	sources
+}
+
+// sources says which options were given, and where.
+type sources struct {
 	// Args are the options with values as they were given, as --name=value with the first of their names.
 	Args []string
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
 
-	sources
-}
-
-// sources says where the values of a Config come from.
-type sources struct {
 	given  map[string]string    // values by the first name of their option
 	origin map[string][]setting // all values, and where they come from
 	file   string               // the configuration file; "": none

@@ -12,8 +12,8 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// rateLimitResource reads "<name>:<count>", on every device, or "<name>:<count>:<device>".
-func (c *Config) rateLimitResource(v string) error {
+// addResource reads "<name>:<count>", on every device, or "<name>:<count>:<device>".
+func (r *RateLimit) addResource(v string) error {
 	f := strings.Split(v, ":")
 	if len(f) < 2 || len(f) > 3 || f[0] == "" {
 		return fmt.Errorf("%q is not of the form name:count or name:count:device, such as R1:10:0", v)
@@ -22,19 +22,19 @@ func (c *Config) rateLimitResource(v string) error {
 	if err != nil {
 		return fmt.Errorf("%q: the count %q is not a whole number from 0 on", v, f[1])
 	}
-	r := instance.Resource{Name: f[0], Count: uint32(n), Device: instance.EveryDevice}
+	added := instance.Resource{Name: f[0], Count: uint32(n), Device: instance.EveryDevice}
 	if len(f) == 3 {
 		device, err := strconv.ParseUint(f[2], 10, 16)
 		switch {
 		case strings.EqualFold(f[2], "global"):
-			r.Device = instance.GlobalDevice
+			added.Device = instance.GlobalDevice
 		case err != nil:
 			return fmt.Errorf("%q: the device %q is neither a GPU's number nor global", v, f[2])
 		default:
-			r.Device = int(device)
+			added.Device = int(device)
 		}
 	}
-	c.RateLimit.Resources = append(c.RateLimit.Resources, r)
+	r.Resources = append(r.Resources, added)
 	return nil
 }
 

@@ -30,8 +30,8 @@ func (c *Config) reloadPolicy(v string) error {
 	return choice(new(string), lifecycle.ReloadAvailability, lifecycle.ReloadResources)(v)
 }
 
-func (c *Config) rateLimit(v string) error {
-	c.RateLimit.On = v == "execution_count"
+func (r *RateLimit) setMode(v string) error {
+	r.On = v == "execution_count"
 	return choice(new(string), "off", "execution_count")(v)
 }
 
@@ -66,22 +66,22 @@ func sharedPort(field *bool) setter {
 	}
 }
 
-func (c *Config) modelEnv(v string) error {
+func (b *Backends) addModelEnv(v string) error {
 	for name := range strings.SplitSeq(v, ",") {
 		if name = strings.TrimSpace(name); name == "" || strings.Contains(name, "=") {
 			return fmt.Errorf("%q is not the name of a variable; write NAME, or PREFIX_* for several", name)
 		}
-		c.Backends.Env = append(c.Backends.Env, name)
+		b.Env = append(b.Env, name)
 	}
 	return nil
 }
 
-// crashInputs takes a folder that must exist, so that a mistyped one is noticed before the first crash.
-func (c *Config) crashInputs(v string) error {
+// setCrashInputs takes a folder that must exist, so that a mistyped one is noticed before the first crash.
+func (b *Backends) setCrashInputs(v string) error {
 	if info, err := os.Stat(v); err != nil || !info.IsDir() {
 		return fmt.Errorf("%q is not a folder; make it, readable for yourself alone", v)
 	}
-	c.Backends.CrashInputs = v
+	b.CrashInputs = v
 	return nil
 }
 

@@ -237,10 +237,10 @@ func (c *Config) backendOptions() []option {
 		opt("model-env", "name[,name...]",
 			"Variables of the server's environment that the processes of models and installers of packages see, in "+
 				"addition to a fixed list without secrets. A star at the end stands for any text; * alone passes all. "+
-				"May be given several times. Default: none.", c.modelEnv),
+				"May be given several times. Default: none.", c.Backends.addModelEnv),
 		opt("crash-inputs-dir", "path",
 			"A folder where an input is saved that has crashed the process of a model twice. It has the data of "+
-				"clients. At most 32 files and 256 MiB. Default: none is saved.", c.crashInputs),
+				"clients. At most 32 files and 256 MiB. Default: none is saved.", c.Backends.setCrashInputs),
 		opt("repoagent-directory", "path",
 			"A folder with a folder for each repository agent: <name>/libtritonrepoagent_<name>.so. The agent "+
 				"checksum is built in.", text(&c.Backends.Agents)),
@@ -254,10 +254,10 @@ func (c *Config) backendOptions() []option {
 				"redis are built in.", text(&c.ResponseCache.Directory)),
 		opt("rate-limit", "off|execution_count",
 			"execution_count: instances wait for the resources of their rate_limiter, by priority. Default: off.",
-			c.rateLimit),
+			c.RateLimit.setMode),
 		opt("rate-limit-resource", "name:count[:device]",
 			"How much of a resource exists on every device, on one device, or with the device global. Default: as "+
-				"much as the instance that needs most. May be given several times.", c.rateLimitResource),
+				"much as the instance that needs most. May be given several times.", c.RateLimit.addResource),
 	}
 }
 
