@@ -90,8 +90,9 @@ type failure struct {
 // Open makes a Node, and undoes what an earlier process has not finished. The engine has loaded no model yet.
 func Open(o Options) (*Node, error) {
 	n := &Node{Options: o, client: download.NewClient(), new: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		slots: make(chan struct{}, maxPulls), jobs: map[string]job{}, files: files{dir: filepath.Join(o.Folder, "files")},
-		phases: map[string]ModelReport{}, failed: map[string]failure{}, loaded: map[string]bool{}}
+		slots: make(chan struct{}, maxPulls), jobs: map[string]job{},
+		files: files{dir: filepath.Join(o.Folder, "files")}, phases: map[string]ModelReport{},
+		failed: map[string]failure{}, loaded: map[string]bool{}}
 	if err := n.open(); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
