@@ -142,6 +142,30 @@ await report.step("the same call by curl and Python answers the same", async () 
   }
 });
 
+await report.step("several pictures are sent as one batch, with an answer for each", async () => {
+  const folder = sample("digits", "requests");
+  const files = fs.readdirSync(folder).filter((f) => f.endsWith(".png")).slice(0, 4); // the largest batch of a model without a configuration
+  const want = files.map((f) => String(bestClass(JSON.parse(fs.readFileSync(path.join(folder, f.replace(".png", ".json")), "utf8")))));
+  await page.setInputFiles("input[accept='image/*']", files.map((f) => path.join(folder, f)));
+  await page.getByRole("group", { name: `Batch of ${files.length} images` }).waitFor();
+  await button("Send request").click();
+  const items = page.getByRole("list", { name: `Batch of ${files.length} images` }).locator("> li");
+  await items.nth(files.length - 1).waitFor();
+  for (const [i, file] of files.entries()) {
+    const got = [await items.nth(i).locator("b").first().textContent(), await items.nth(i).locator(".label").first().textContent()];
+    report.check(got[0] === file && got[1].includes(want[i]), `the answer for ${file} is ${got}, the record says ${want[i]}`);
+  }
+  await shot(page, "05-batch");
+  await axe(page, report, "batch of pictures");
+  await button("Python HTTP").click();
+  const program = await page.locator("pre[role=region]").textContent();
+  if (process.env.NEREID_PYTHON) {
+    const best = "\nprint('BEST', *result.as_numpy('scores').argmax(axis=1))\n";
+    const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program + best], { cwd: folder }).toString();
+    report.check(out.includes(`BEST ${want.join(" ")}`), `Python answers ${out}`);
+  }
+});
+
 await report.step("warm it up", async () => {
   await page.goto(at(digits));
   await button("Warm up").click();

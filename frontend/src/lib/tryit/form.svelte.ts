@@ -5,7 +5,7 @@ import { serverNow } from "../clock";
 import { t } from "../i18n/index.svelte";
 import { tour } from "../tour.svelte";
 import { encodeElement, isFloat } from "./dtype";
-import { fileShape, guess, looksLikeFile, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
+import { batches, fileShape, guess, looksLikeFile, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, jpegOf, resize } from "./pixels";
 import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
 import { decodeSound, looksLikeSound, samples, soundable, soundShape, usualRate } from "./sound";
@@ -20,9 +20,17 @@ export type Mode = "image" | "file" | "sound" | "values";
 
 /** A tensor with fewer elements is not an image. */
 const smallestImage = 16;
+/** The most images of one request. */
+const mostImages = 64;
 /** The number of responses of a stream, and of requests of a sequence, that the page keeps. */
 const keptItems = 500;
 const keptTrail = 20;
+
+/** An image and the name of its file. */
+interface Named {
+  image: ImageBitmap;
+  name: string;
+}
 
 export interface Prepared {
   values: Float32Array;
@@ -39,6 +47,8 @@ export class InputForm {
   prep = $state<Prep>({ width: 224, height: 224, layout: "NCHW", channels: 3, scale: "unit", bgr: false, invert: false, fit: "stretch" });
   image = $state.raw<ImageBitmap | null>(null);
   fileName = $state("");
+  /** The images after the first one, for a batch. */
+  more = $state.raw<Named[]>([]);
   /** The bytes of the picture's file, for inputs that take files. */
   bytes = $state.raw<Uint8Array | null>(null);
   /** Samples of -1..1, and how many there are a second. */
@@ -74,6 +84,7 @@ export class InputForm {
   /** Takes a picture file; any file where its bytes are sent. */
   async take(file: File): Promise<void> {
     this.error = "";
+    this.more = [];
     try {
       const image = await decodeImage(file).catch((e: unknown) => {
         if (this.mode !== "file") throw e;
@@ -87,9 +98,35 @@ export class InputForm {
     }
   }
 
+  /** Takes several picture files as one batch; only the first, if the input takes no batch of images. */
+  async takeAll(files: readonly File[]): Promise<void> {
+    const [first, ...others] = files;
+    if (!first) return;
+    await this.take(first);
+    if (!this.batched || this.error) return;
+    if (files.length > mostImages) this.error = t("input.manyImages", { n: files.length, most: mostImages });
+    else
+      try {
+        this.more = await Promise.all(others.map(async (f) => ({ name: f.name, image: await decodeImage(f) })));
+      } catch (e) {
+        this.error = errorText(e);
+      }
+  }
+
+  /** A request may have several images. */
+  get batched(): boolean {
+    return this.mode === "image" && batches(this.tensor, this.prep);
+  }
+
+  /** The images that are sent, in order. */
+  get images(): Named[] {
+    return this.image ? [{ image: this.image, name: this.fileName }, ...(this.batched ? this.more : [])] : [];
+  }
+
   /** Takes a picture of the camera. */
   async picture(image: ImageBitmap): Promise<void> {
     this.error = "";
+    this.more = [];
     if (this.filed) this.bytes = new Uint8Array(await (await jpegOf(image)).arrayBuffer());
     this.image = image;
     this.fileName = this.mode === "file" ? "camera.jpg" : "camera.png";
@@ -156,13 +193,26 @@ export class InputForm {
     return { values, preview: preview(values, p), stats: stats(values) };
   });
 
+  /** The values of all images, one after the other. */
+  private all: Float32Array = $derived.by(() => {
+    const [first, ...others] = this.images;
+    const p = this.prep;
+    if (!first || !this.prepared) return new Float32Array();
+    if (others.length === 0) return this.prepared.values;
+    const one = this.prepared.values.length;
+    const all = new Float32Array(one * (others.length + 1));
+    all.set(this.prepared.values);
+    others.forEach((o, i) => all.set(prepare(resize(o.image, p), p), one * (i + 1)));
+    return all;
+  });
+
   /** The value to send. It throws an error for the user if the input is invalid. */
   value(): InputValue {
     const { name, dataType } = this.tensor;
     if (this.mode === "image") {
       if (!this.prepared) throw new Missing(t("input.noImage", { name }));
-      const shape = requestShape(this.tensor, this.prep);
-      const v = this.prepared.values;
+      const shape = requestShape(this.tensor, this.prep, this.images.length);
+      const v = this.all;
       if (volume(shape) !== v.length) throw new Error(t("input.imageSize", { name, n: v.length, shape: shape.join(", "), want: volume(shape) }));
       return { name, dataType, shape, data: isFloat(dataType) ? v : Array.from(v, Math.round) };
     }
@@ -188,27 +238,29 @@ export class InputForm {
 
   snippet(v: InputValue): SnippetInput {
     const about = { name: v.name, dataType: v.dataType, shape: v.shape };
-    if (this.mode === "image") return { ...about, source: { kind: "image", prep: this.prep, file: this.fileName || "image.png" } };
+    if (this.mode === "image") return { ...about, source: { kind: "image", prep: this.prep, files: this.images.map((i) => i.name || "image.png") } };
     if (this.mode === "file") return { ...about, source: { kind: "file", file: this.fileName } };
     return { ...about, source: { kind: "values", data: v.data } };
   }
 
-  /** The picture of the request; null: there is none. */
-  get shown(): Picture | null {
-    if (!this.image || (this.mode !== "image" && this.mode !== "file")) return null;
-    return { image: this.image, prep: this.mode === "image" ? { ...this.prep } : null };
+  /** The pictures of the request. */
+  get shown(): Picture[] {
+    if (this.mode !== "image" && this.mode !== "file") return [];
+    const prep = this.mode === "image" ? { ...this.prep } : null;
+    return this.images.map((i) => ({ ...i, prep }));
   }
 }
 
 /** A picture that was sent. prep: how it became the tensor; null: its file was sent. */
 export interface Picture {
   image: ImageBitmap;
+  name: string;
   prep: Prep | null;
 }
 
 export interface Outcome {
-  /** The first picture of the request. */
-  picture?: Picture | null;
+  /** The pictures of the first input that takes pictures. */
+  pictures?: Picture[];
   /** Time of sending, by the clock of the server. */
   sentMs: number;
   status: number;
@@ -320,7 +372,7 @@ export class TryForm {
     const start = performance.now();
     const sentMs = serverNow();
     const place = r.call.sequence;
-    const picture = this.inputs.find((i) => i.use && i.shown)?.shown ?? null;
+    const pictures = this.inputs.find((i) => i.use && i.shown.length > 0)?.shown ?? [];
     try {
       const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {
         method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body, signal: this.abort.signal,
@@ -329,7 +381,7 @@ export class TryForm {
       if (res.ok && res.headers.get("Content-Type")?.startsWith("text/event-stream")) await this.follow(res, start, sentMs);
       else {
         const body = await res.arrayBuffer();
-        this.outcome = { ...outcome(res, body, performance.now() - start), sentMs, picture };
+        this.outcome = { ...outcome(res, body, performance.now() - start), sentMs, pictures };
       }
     } catch (e) {
       const clientMs = performance.now() - start;

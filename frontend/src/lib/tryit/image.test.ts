@@ -67,6 +67,14 @@ describe("requestShape", () => {
     [tensor("FP32", [-1, 784], [784]), { ...base, layout: "flat" as const, width: 28, height: 28, channels: 1 as const }, [1, 784]],
     [tensor("FP32", [3, 4, 5], [3, 4, 5]), { ...base, width: 5, height: 4 }, [3, 4, 5]],
   ])("of %j", (t, p, want) => expect(requestShape(t, p)).toEqual(want));
+  it("counts the images of a batch where the first dimension does", () => {
+    const flat = { ...base, layout: "flat" as const, width: 28, height: 28, channels: 1 as const };
+    expect(requestShape(tensor("FP32", [-1, 3, -1, -1], [3, -1, -1]), { ...base, width: 8, height: 6 }, 4)).toEqual([4, 3, 6, 8]);
+    expect(requestShape(tensor("FP32", [-1, 784], [784]), flat, 4)).toEqual([4, 784]);
+    expect(requestShape(tensor("FP32", [-1], [-1]), flat, 4)).toEqual([1]);
+    expect(requestShape(tensor("FP32", [3, -1, -1], [3, -1, -1]), { ...base, width: 8, height: 6 }, 4)).toEqual([3, 6, 8]);
+    expect(requestShape(tensor("FP32", [1, 3, -1, -1], [1, 3, -1, -1]), { ...base, width: 8, height: 6 }, 4)).toEqual([1, 3, 6, 8]);
+  });
 });
 
 describe("fileShape", () => {

@@ -77,8 +77,20 @@ export function fileShape(t: Tensor, size: number): number[] | null {
 /** The tensor probably takes a picture file: nothing else has UINT8 of any length, and texts are not called so. */
 export const looksLikeFile = (t: Tensor) => fileShape(t, 1) !== null && (t.dataType === "UINT8" || /image|img|picture|photo|jpe?g|png/i.test(t.name));
 
-/** The shape that the request declares for one image: batch 1, sizes as prepared. */
-export function requestShape(t: Tensor, p: Prep): number[] {
+/** The first dimension of the tensor counts images. */
+export function batches(t: Tensor, p: Prep): boolean {
+  const item = t.shape.slice(1);
+  if ((t.shape[0] ?? 0) >= 0) return false;
+  return p.layout === "flat" ? item.length > 0 && item.reduce((n, d) => n * d, 1) === elements(p) : item.length >= 3;
+}
+
+/** The shape that the request declares for n images: sizes as prepared. */
+export function requestShape(t: Tensor, p: Prep, n = 1): number[] {
+  return itemShape(t, p).map((d, i) => (i === 0 && batches(t, p) ? n : d));
+}
+
+/** The shape of one image with a batch of 1. */
+function itemShape(t: Tensor, p: Prep): number[] {
   const place = p.layout === "NCHW" ? [p.channels, p.height, p.width] : [p.height, p.width, p.channels];
   const rank = t.shape.length;
   if (p.layout === "flat") return t.shape.map((d) => (d < 0 ? 1 : d));

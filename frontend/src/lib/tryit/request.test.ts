@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { encode, encodeElement } from "./dtype";
-import { build, cutEvents, parseClass, parseEvent, parseReply, parseTiming, sequenceParameters, topK } from "./request";
+import { build, cutEvents, parseClass, parseEvent, parseReply, parseTiming, perItem, sequenceParameters, topK } from "./request";
 
 const text = (b: Uint8Array, n = b.length) => new TextDecoder().decode(b.subarray(0, n));
 const bytes = (json: string, ...parts: Uint8Array[]): ArrayBuffer => {
@@ -14,6 +14,19 @@ const bytes = (json: string, ...parts: Uint8Array[]): ArrayBuffer => {
   }
   return out.buffer;
 };
+
+describe("perItem", () => {
+  const y = { name: "y", dataType: "FP32", shape: [2, 3], data: [1, 2, 3, 4, 5, 6] };
+  const label = { name: "label", dataType: "BYTES", shape: [2], data: ["cat", "dog"] };
+
+  it("has the outputs of each item of a batch", () => {
+    expect(perItem([y, label], 2)).toEqual([
+      [{ ...y, shape: [1, 3], data: [1, 2, 3] }, { ...label, shape: [1], data: ["cat"] }],
+      [{ ...y, shape: [1, 3], data: [4, 5, 6] }, { ...label, shape: [1], data: ["dog"] }],
+    ]);
+  });
+  it("has none where an output is of all items together", () => expect(perItem([y, { ...label, shape: [1], data: ["both"] }], 2)).toBeNull());
+});
 
 describe("build", () => {
   const x = { name: "x", dataType: "FP32", shape: [1, 2], data: [1, 2.5] };

@@ -33,6 +33,17 @@ export interface OutputValue {
   data: Element[];
 }
 
+/** The outputs of each item of a batch of n; null: an output has another number of items. */
+export function perItem(outputs: readonly OutputValue[], n: number): OutputValue[][] | null {
+  if (outputs.some((o) => o.shape[0] !== n)) return null;
+  return Array.from({ length: n }, (_, i) =>
+    outputs.map((o) => {
+      const size = o.data.length / n;
+      return { ...o, shape: o.shape.with(0, 1), data: o.data.slice(i * size, (i + 1) * size) };
+    }),
+  );
+}
+
 export interface InferReply {
   model: string;
   version: string;

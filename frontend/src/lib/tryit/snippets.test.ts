@@ -60,12 +60,18 @@ describe("python", () => {
   });
 
   it("prepares an image as the page does, step by step", () => {
-    const s = python({ ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 3, 6, 8], source: { kind: "image", prep, file: "cat.png" } }] }, "http");
+    const s = python({ ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 3, 6, 8], source: { kind: "image", prep, files: ["cat.png"] } }] }, "http");
     const order = ["Image.open(\"cat.png\")", "ImageOps.pad(image, (8, 6)", "255 - x", "x / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]", "[:, :, ::-1]", "transpose(2, 0, 1)", "reshape((1, 3, 6, 8))"];
     const places = order.map((o) => s.indexOf(o));
     expect(places.every((p) => p > 0)).toBe(true);
     expect([...places].sort((a, b) => a - b)).toEqual(places);
     expect(s).toContain("from PIL import Image, ImageOps");
+  });
+
+  it("prepares each image of a batch in a loop", () => {
+    const s = python({ ...call, inputs: [{ name: "x", dataType: "FP32", shape: [2, 3, 6, 8], source: { kind: "image", prep, files: ["cat.png", "dog.png"] } }] }, "http");
+    expect(s).toContain('for file in ["cat.png", "dog.png"]:\n    image = Image.open(file)');
+    expect(s).toContain("    batch.append(values)\nx = np.stack(batch).reshape((2, 3, 6, 8)).astype(np.float32)");
   });
 
   it("closes the client, also after an error: Python does not end while a stream is open", () => {

@@ -3,7 +3,7 @@ import type { Element } from "./dtype";
 import { imagenet, type Prep } from "./image";
 import { sequenceParameters, type InferRequest, type OutputWish, type SequencePlace } from "./request";
 
-export type Source = { kind: "image"; prep: Prep; file: string } | { kind: "file"; file: string } | { kind: "values"; data: ArrayLike<Element> };
+export type Source = { kind: "image"; prep: Prep; files: string[] } | { kind: "file"; file: string } | { kind: "values"; data: ArrayLike<Element> };
 
 export interface SnippetInput {
   name: string;
@@ -77,7 +77,7 @@ const pyShape = (shape: readonly number[]) => `(${shape.join(", ")}${shape.lengt
 /** Python lines that make the array of an input. */
 function arrayLines(i: SnippetInput, variable: string): string[] {
   const type = numpyTypes[i.dataType] ?? "np.float32";
-  if (i.source.kind === "image") return imageLines(i.source.prep, i.source.file, i.shape, type, variable);
+  if (i.source.kind === "image") return imageLines(i.source.prep, i.source.files, i.shape, type, variable);
   if (i.source.kind === "file") {
     const file = pyString(i.source.file);
     return i.dataType === "BYTES"
@@ -97,8 +97,17 @@ function arrayLines(i: SnippetInput, variable: string): string[] {
   return [`${variable} = np.load("${variable}.npy").astype(${type}).reshape(${shape})  # your ${data.length} values`];
 }
 
-function imageLines(p: Prep, file: string, shape: number[], type: string, v: string): string[] {
-  const out = [`image = Image.open(${pyString(file)}).convert("RGBA")`];
+function imageLines(p: Prep, files: readonly string[], shape: number[], type: string, v: string): string[] {
+  const end = `.reshape(${pyShape(shape)}).astype(${type})`;
+  const [file = ""] = files;
+  if (files.length <= 1) return [...preparation(p, pyString(file), v), `${v} = np.ascontiguousarray(${v})${end}`];
+  const each = [...preparation(p, "file", "values"), "batch.append(values)"].map((line) => `    ${line}`);
+  return ["batch = []", `for file in [${files.map(pyString).join(", ")}]:`, ...each, `${v} = np.stack(batch)${end}`];
+}
+
+/** Python lines that prepare one image. file: an expression. v: the variable for its values. */
+function preparation(p: Prep, file: string, v: string): string[] {
+  const out = [`image = Image.open(${file}).convert("RGBA")`];
   out.push(`image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("${p.channels === 1 ? "L" : "RGB"}")`);
   const size = `(${p.width}, ${p.height})`;
   const white = p.channels === 1 ? "255" : `"white"`;
@@ -118,7 +127,6 @@ function imageLines(p: Prep, file: string, shape: number[], type: string, v: str
   }
   if (p.channels === 3 && p.bgr) out.push(`${v} = ${v}[:, :, ::-1]`);
   if (p.channels === 3 && p.layout === "NCHW") out.push(`${v} = ${v}.transpose(2, 0, 1)`);
-  out.push(`${v} = np.ascontiguousarray(${v}).reshape(${pyShape(shape)}).astype(${type})`);
   return out;
 }
 
