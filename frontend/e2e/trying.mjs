@@ -4,7 +4,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { api, axe, eventually, patience, root, shot } from "./lib.mjs";
 
-/** Finds the same two boxes and a spot in any JPEG file. */
+/** Finds the same two boxes and a spot in any JPEG file. The parameter "first" names the first box. */
 const boxes = {
   config: `backend: "python"
 input [ { name: "picture" data_type: TYPE_UINT8 dims: [ 1, -1 ] } ]
@@ -15,7 +15,8 @@ output [
   { name: "heat" data_type: TYPE_FP32 dims: [ 16, 16 ] }
 ]
 `,
-  model: `import numpy as np
+  model: `import json
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
@@ -30,7 +31,7 @@ class TritonPythonModel:
             values = {
                 "boxes": np.array([[10, 20, 110, 80], [120, 100, 300, 300]], np.float32),
                 "scores": np.array([0.9, 0.2], np.float32),
-                "names": np.array([b"moon", b"sun"], np.object_),
+                "names": np.array([json.loads(r.parameters()).get("first", "moon").encode(), b"sun"], np.object_),
                 "heat": heat,
             }
             out.append(pb_utils.InferenceResponse([pb_utils.Tensor(n, v) for n, v in values.items()]))
@@ -105,11 +106,19 @@ export async function trying({ base, page, report, models }) {
     await page.getByRole("img", { name: "Boxes: 2", exact: true }).waitFor();
     await shot(page, "15-boxes");
     await axe(page, report, "boxes");
-    if (process.env.NEREID_PYTHON) {
-      await page.getByRole("button", { name: "Python HTTP" }).click();
+    await page.getByText("Request parameters").click();
+    await page.getByLabel("Request parameters").fill('{"first": "venus", "late": [1]}');
+    await page.getByText("request parameter late: the value is no text").waitFor();
+    await page.getByLabel("Request parameters").fill('{"first": "venus"}');
+    await send.click();
+    await page.getByText("venus 0.9").waitFor();
+    await shot(page, "15-parameters");
+    await axe(page, report, "parameters");
+    for (const kind of process.env.NEREID_PYTHON ? ["Python HTTP", "Python gRPC"] : []) {
+      await page.getByRole("button", { name: kind }).click();
       const program = await page.locator("pre[role=region]").textContent();
       const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program], { timeout: 2 * patience, cwd: path.join(root, "docs", "examples", "ocr", "pages") }).toString();
-      report.check(out.includes("b'moon'"), `the Python program sends the file: ${out}`);
+      report.check(out.includes("b'venus'"), `${kind} sends the file and the parameter: ${out}`);
     }
     await page.getByRole("button", { name: "Camera" }).click();
     await page.waitForFunction(() => (document.querySelector("video")?.readyState ?? 0) >= 2);

@@ -2,7 +2,7 @@
 import type { CapturedTensor, RequestContents } from "./api.gen";
 import { t } from "./i18n/index.svelte";
 import { decode, encode, sizes, type Element } from "./tryit/dtype";
-import type { InputValue } from "./tryit/request";
+import { otherParameters, type InputValue } from "./tryit/request";
 import { volume } from "./tryit/values";
 
 /** Bytes of a tensor that are looked at for its first values. */
@@ -45,6 +45,9 @@ export function inputsOf(c: RequestContents): InputValue[] {
     return { name: x.name, dataType: x.dataType, shape: x.shape, data };
   });
 }
+
+/** The parameters of a request that are kept, without those that place it in a sequence. */
+export const parametersOf = (c: RequestContents) => otherParameters(Object.fromEntries(c.parameters.filter((p) => !p.leftOut).map((p) => [p.name, JSON.parse(p.value) as unknown])));
 
 /** A file with the request and its answer as a golden request: what a version must answer before it serves. */
 export function goldenOf(c: RequestContents): string {

@@ -7,7 +7,7 @@ afterEach(() => vi.unstubAllGlobals());
 it("sends the request to both versions, with binary outputs", async () => {
   const asked = vi.fn(async (_url: string, _init: RequestInit) => new Response('{"outputs":[]}'));
   vi.stubGlobal("fetch", asked);
-  await compare("a b", "1", "2", [{ name: "x", dataType: "FP32", shape: [1], data: [1] }]);
+  await compare("a b", "1", "2", [{ name: "x", dataType: "FP32", shape: [1], data: [1] }], {});
   const [url, init] = asked.mock.calls[0] ?? [];
   expect(url).toBe("/api/compare/a%20b/versions/1/with/2?repeat=5");
   expect(init?.headers).toMatchObject({ "Content-Type": "application/octet-stream", "X-Nereid": "1" });

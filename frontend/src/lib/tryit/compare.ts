@@ -1,14 +1,14 @@
 // One request to two versions of a model, and what the console says of the replies.
 import type { ComparedReply, Comparison } from "../api.gen";
 import { client } from "../api";
-import { build, parseReply, type InputValue, type OutputValue } from "./request";
+import { build, parseReply, type InputValue, type OutputValue, type Parameters } from "./request";
 
 /** Requests to each version; the median of their times is shown. */
 const repeat = 5;
 
 /** Compares two versions. Outputs are requested as values, never as classes. */
-export function compare(model: string, first: string, second: string, inputs: InputValue[]): Promise<Comparison> {
-  const r = build(inputs, [], true, { binaryOutputs: true });
+export function compare(model: string, first: string, second: string, inputs: InputValue[], parameters: Parameters): Promise<Comparison> {
+  const r = build(inputs, [], true, { binaryOutputs: true, parameters });
   return client.compare(model, first, second, repeat, r.body, r.headers);
 }
 

@@ -7,7 +7,7 @@ import { tour } from "../tour.svelte";
 import { encodeElement, isFloat } from "./dtype";
 import { batches, fileShape, guess, looksLikeFile, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, jpegOf, resize } from "./pixels";
-import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
+import { build, cutEvents, parseEvent, parseParameters, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type Parameters, type SequencePlace, type StreamItem, type Timing } from "./request";
 import { decodeSound, looksLikeSound, samples, soundable, soundShape, usualRate } from "./sound";
 import { writeSaved, type Saved } from "./saved";
 import type { Call, SnippetInput, Where } from "./snippets";
@@ -294,6 +294,8 @@ export class TryForm {
   binary = $state(false);
   /** Names of the outputs to return as classes. */
   classes = $state<Record<string, number>>({});
+  /** The parameters of the request as a JSON object; empty: none. */
+  parameterText = $state("");
   busy = $state(false);
   outcome = $state.raw<Outcome | null>(null);
   /** The request that belongs to the outcome. */
@@ -318,6 +320,11 @@ export class TryForm {
     return this.inputs.filter((i) => i.use).map((i) => i.value());
   }
 
+  /** The parameters of the request. It throws an error for the user. */
+  parameters(): Parameters {
+    return parseParameters(this.parameterText);
+  }
+
   /** The request of the form, or its fault. */
   request: { request: InferRequest; call: Omit<Call, Where> } | { error: string; missing: boolean } = $derived.by(() => {
     try {
@@ -330,7 +337,7 @@ export class TryForm {
         return f.snippet(v);
       });
       if (this.model.sequences && /^0*$/.test(this.sequence.id)) throw new Missing(t("try.noSequence"));
-      const manner = { ...(this.model.sequences ? { sequence: { ...this.sequence } } : {}), stream: this.model.decoupled };
+      const manner = { ...(this.model.sequences ? { sequence: { ...this.sequence } } : {}), parameters: this.parameters(), stream: this.model.decoupled };
       return { request: build(values, outputs, this.binary, manner), call: { model: this.model.name, version: this.version, inputs, outputs, ...manner } };
     } catch (e) {
       return { error: errorText(e), missing: e instanceof Missing };
@@ -355,12 +362,13 @@ export class TryForm {
     }
     this.classes = { ...this.classes, ...saved.classes };
     if (saved.sequence) this.sequence = saved.sequence;
+    this.parameterText = Object.keys(saved.parameters).length > 0 ? JSON.stringify(saved.parameters) : "";
   }
 
   /** The request as the text of a saved one. It throws an error for the user if the form has a fault. */
   saved(): string {
     const values = this.inputs.filter((i) => i.use).map((i) => i.value());
-    return writeSaved(values, this.wishes(), this.model.sequences ? { sequence: this.sequence } : {});
+    return writeSaved(values, this.wishes(), { parameters: this.parameters(), ...(this.model.sequences ? { sequence: this.sequence } : {}) });
   }
 
   async run(): Promise<void> {
@@ -434,19 +442,19 @@ export class TryForm {
 }
 
 /** Kept requests that "Try it" shall show, by model. */
-const handed = new Map<string, InputValue[]>();
+const handed = new Map<string, Pick<Saved, "inputs" | "parameters">>();
 
-/** Gives the inputs of a request to the form of a model, which takes them when it is shown next. */
-export function hand(model: string, inputs: InputValue[]): void {
-  handed.set(model, inputs);
+/** Gives the inputs and parameters of a request to the form of a model, which takes them when it is shown next. */
+export function hand(model: string, inputs: InputValue[], parameters: Parameters): void {
+  handed.set(model, { inputs, parameters });
 }
 
-/** Takes the inputs that were handed to a form. It returns why they do not fit; empty: they do, or there are none. */
+/** Takes what was handed to a form. It returns why they do not fit; empty: they do, or there are none. */
 export function takeHanded(form: TryForm): string {
-  const inputs = handed.get(form.model.name);
+  const given = handed.get(form.model.name);
   handed.delete(form.model.name);
   try {
-    if (inputs) form.take({ inputs, classes: {}, sequence: null });
+    if (given) form.take({ ...given, classes: {}, sequence: null });
     return "";
   } catch (e) {
     return errorText(e);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { encode, encodeElement } from "./dtype";
-import { build, cutEvents, parseClass, parseEvent, parseReply, parseTiming, perItem, sequenceParameters, topK } from "./request";
+import { build, cutEvents, parseClass, parseEvent, parseParameters, parseReply, parseTiming, perItem, sequenceParameters, topK } from "./request";
 
 const text = (b: Uint8Array, n = b.length) => new TextDecoder().decode(b.subarray(0, n));
 const bytes = (json: string, ...parts: Uint8Array[]): ArrayBuffer => {
@@ -28,6 +28,15 @@ describe("perItem", () => {
   it("has none where an output is of all items together", () => expect(perItem([y, { ...label, shape: [1], data: ["both"] }], 2)).toBeNull());
 });
 
+describe("parseParameters", () => {
+  it("reads texts, numbers, true and false", () => {
+    expect(parseParameters("")).toEqual({});
+    expect(parseParameters('{"temperature": 0.5, "lang": "de", "stream": true}')).toEqual({ temperature: 0.5, lang: "de", stream: true });
+  });
+  it.each([["[1]", /no JSON object/], ["{", /no JSON object/], ["null", /no JSON object/], ['{"a": [1]}', /parameter a/], ['{"sequence_id": 1}', /another part/]])("refuses %s", (text, why) =>
+    expect(() => parseParameters(text)).toThrow(why));
+});
+
 describe("build", () => {
   const x = { name: "x", dataType: "FP32", shape: [1, 2], data: [1, 2.5] };
 
@@ -36,6 +45,11 @@ describe("build", () => {
     expect(JSON.parse(text(r.body))).toEqual({ inputs: [{ name: "x", shape: [1, 2], datatype: "FP32", data: [1, 2.5] }], outputs: [{ name: "y" }] });
     expect(r.headers).toEqual({ "Content-Type": "application/json" });
     expect(r.binaryBytes).toBe(0);
+  });
+
+  it("sends parameters, beside those of the sequence", () => {
+    const r = build([x], [], false, { parameters: { temperature: 0.5 }, sequence: { id: "7", start: true, end: false } });
+    expect(JSON.parse(text(r.body))).toMatchObject({ parameters: { temperature: 0.5, sequence_id: 7, sequence_start: true, sequence_end: false } });
   });
 
   it("sends the bytes of a file as an element", () => {

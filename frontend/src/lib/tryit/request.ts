@@ -1,4 +1,6 @@
 // The inference request of the protocol: its JSON header, its binary part, and the reply.
+import { errorText } from "../api";
+import { t } from "../i18n/index.svelte";
 import { decode, encode, needsBinary, type Element } from "./dtype";
 
 export interface InputValue {
@@ -66,15 +68,44 @@ export interface SequencePlace {
 }
 
 /** The parameters of a request in a sequence. An ID of digits is sent as a number if that is exact. */
-export function sequenceParameters(p: SequencePlace): Record<string, string | number | boolean> {
+export function sequenceParameters(p: SequencePlace): Parameters {
   const n = Number(p.id);
   const id = /^[1-9]\d*$/.test(p.id) && Number.isSafeInteger(n) ? n : p.id;
   return { sequence_id: id, sequence_start: p.start, sequence_end: p.end };
 }
 
+/** The parameters of a request, by name. */
+export type Parameters = Record<string, string | number | boolean>;
+
+/** Parameters of the protocol that other parts of the form say. */
+const ownParameters = ["sequence_id", "sequence_start", "sequence_end", "binary_data_output"];
+
+/** Reads parameters as a JSON object. Empty text: none. It throws an error for the user. */
+export function parseParameters(text: string): Parameters {
+  if (text.trim() === "") return {};
+  let v: unknown;
+  try {
+    v = JSON.parse(text);
+  } catch (e) {
+    throw new Error(t("input.noParameters", { reason: errorText(e) }));
+  }
+  if (typeof v !== "object" || v === null || Array.isArray(v)) throw new Error(t("input.noParameters", { reason: text.trim() }));
+  for (const [name, value] of Object.entries(v)) {
+    if (!["string", "number", "boolean"].includes(typeof value)) throw new Error(t("input.parameterValue", { name }));
+    if (ownParameters.includes(name)) throw new Error(t("input.ownParameter", { name }));
+  }
+  return v as Parameters;
+}
+
+/** The parameters of a request without those that other parts of the form say. */
+export function otherParameters(given: object): Parameters {
+  return Object.fromEntries(Object.entries(given).filter(([name]) => !ownParameters.includes(name)));
+}
+
 /** Options of a request: its sequence, and whether it has any number of responses. */
 export interface Manner {
   sequence?: SequencePlace;
+  parameters?: Parameters;
   stream?: boolean;
   /** Every output comes as binary tensor data. */
   binaryOutputs?: boolean;
@@ -83,9 +114,9 @@ export interface Manner {
 /** Makes the request. With binary, every input is binary tensor data; otherwise only inputs without a JSON form. */
 export function build(inputs: InputValue[], outputs: OutputWish[], binary: boolean, manner: Manner = {}): InferRequest {
   const parts: Uint8Array[] = [];
+  const parameters = { ...allParameters(manner), ...(manner.binaryOutputs ? { binary_data_output: true } : {}) };
   const head = {
-    ...(manner.sequence ? { parameters: sequenceParameters(manner.sequence) } : {}),
-    ...(manner.binaryOutputs ? { parameters: { binary_data_output: true } } : {}),
+    ...(Object.keys(parameters).length > 0 ? { parameters } : {}),
     inputs: inputs.map((v) => {
       const about = { name: v.name, shape: v.shape, datatype: v.dataType };
       if (!binary && !v.raw && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
@@ -93,7 +124,7 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
       parts.push(raw);
       return { ...about, parameters: { binary_data_size: raw.length } };
     }),
-    ...(outputs.length > 0 ? { outputs: outputs.map((o) => ({ name: o.name, ...parameters(o) })) } : {}),
+    ...(outputs.length > 0 ? { outputs: outputs.map((o) => ({ name: o.name, ...outputParameters(o) })) } : {}),
   };
   const json = JSON.stringify(head);
   const text = new TextEncoder().encode(json);
@@ -113,7 +144,12 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
   return { body, headers, json, binaryBytes };
 }
 
-function parameters(o: OutputWish): { parameters?: Record<string, number | boolean> } {
+/** The parameters of a request as they are sent. */
+export function allParameters(m: Manner): Parameters {
+  return { ...m.parameters, ...(m.sequence ? sequenceParameters(m.sequence) : {}) };
+}
+
+function outputParameters(o: OutputWish): { parameters?: Record<string, number | boolean> } {
   if (o.classes > 0) return { parameters: { classification: o.classes } };
   if (needsBinary(o.dataType)) return { parameters: { binary_data: true } };
   return {};

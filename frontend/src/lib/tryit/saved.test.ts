@@ -14,7 +14,7 @@ describe("saved requests", () => {
       { name: "s", dataType: "BYTES", shape: [2], data: ['a "b" 1234567890123456789', "über"] },
       { name: "b", dataType: "BOOL", shape: [1], data: [true] },
     ];
-    const text = writeSaved(inputs, [{ name: "y", dataType: "FP32", classes: 3 }, { name: "z", dataType: "FP32", classes: 0 }], { sequence: { id: "42", start: true, end: false } });
+    const text = writeSaved(inputs, [{ name: "y", dataType: "FP32", classes: 3 }, { name: "z", dataType: "FP32", classes: 0 }], { parameters: { temperature: 0.5 }, sequence: { id: "42", start: true, end: false } });
     expect(text).toContain("-9223372036854775808,7]");
     expect(text).toContain("[0.1,0.33333334,-1e+30]");
     const back = parseSaved(text);
@@ -22,6 +22,7 @@ describe("saved requests", () => {
     expect(back.inputs.map(list)).toEqual(inputs.map(list));
     expect(back.classes).toEqual({ y: 3, z: 0 });
     expect(back.sequence).toEqual({ id: "42", start: true, end: false });
+    expect(back.parameters).toEqual({ temperature: 0.5 });
   });
 
   it("may have base64 in place of data, but only text in BYTES", () => {
@@ -44,10 +45,10 @@ describe("saved requests", () => {
     const one = { name: "x", dataType: "FP32", shape: [1, 2], data: [7, 8] };
     const wrong: [InputValue[], string][] = [[[{ ...one, name: "q" }], "no input q"], [[{ ...one, dataType: "INT32" }], "type INT32"], [[{ ...one, shape: [1, 3] }], "must be 2"], [[], "lacks the input x"]];
     for (const [inputs, reason] of wrong) {
-      expect(() => form.take({ inputs, classes: {}, sequence: null })).toThrow(reason);
+      expect(() => form.take({ inputs, classes: {}, sequence: null, parameters: {} })).toThrow(reason);
       expect(form.inputs[0]?.text).toBe(before);
     }
-    form.take({ inputs: [one], classes: {}, sequence: null });
+    form.take({ inputs: [one], classes: {}, sequence: null, parameters: {} });
     expect(form.inputs[0]?.text).toBe("[7,8]");
   });
 });

@@ -1,7 +1,7 @@
 // Saved requests: files of the KServe protocol's JSON in the folder "requests" of a model.
 import { t } from "../i18n/index.svelte";
 import { decode, encode, needsBinary, type Element } from "./dtype";
-import { sequenceParameters, type InputValue, type Manner, type OutputWish, type SequencePlace } from "./request";
+import { allParameters, otherParameters, parseParameters, type InputValue, type Manner, type OutputWish, type Parameters, type SequencePlace } from "./request";
 import { volume } from "./values";
 
 /** The largest saved request in bytes, as on the server. */
@@ -12,6 +12,7 @@ export interface Saved {
   /** The number of classes of each output, for outputs that the request names. */
   classes: Record<string, number>;
   sequence: SequencePlace | null;
+  parameters: Parameters;
 }
 
 interface WireInput {
@@ -39,6 +40,7 @@ export function parseSaved(text: string): Saved {
     inputs: v.inputs.map(input),
     classes: Object.fromEntries((v.outputs ?? []).map((o) => [o.name, o.parameters?.classification ?? 0])),
     sequence: p?.sequence_id === undefined ? null : { id: String(p.sequence_id), start: p.sequence_start === true, end: p.sequence_end === true },
+    parameters: parseParameters(JSON.stringify(otherParameters(p ?? {}))),
   };
 }
 
@@ -84,6 +86,7 @@ export function writeSaved(inputs: readonly InputValue[], outputs: readonly Outp
     return `${head},"data":${/INT64$/.test(v.dataType) ? json.replaceAll('"', "") : json}}`;
   });
   const wishes = outputs.map((o) => ({ name: o.name, ...(o.classes > 0 ? { parameters: { classification: o.classes } } : {}) }));
-  const parameters = manner.sequence ? `"parameters":${JSON.stringify(sequenceParameters(manner.sequence))},\n ` : "";
+  const given = allParameters(manner);
+  const parameters = Object.keys(given).length > 0 ? `"parameters":${JSON.stringify(given)},\n ` : "";
   return `{${parameters}"inputs":[\n  ${lines.join(",\n  ")}\n ],\n "outputs":${JSON.stringify(wishes)}}\n`;
 }

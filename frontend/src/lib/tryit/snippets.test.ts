@@ -74,6 +74,11 @@ describe("python", () => {
     expect(s).toContain("    batch.append(values)\nx = np.stack(batch).reshape((2, 3, 6, 8)).astype(np.float32)");
   });
 
+  it("gives parameters as tritonclient takes them", () => {
+    const s = python({ ...call, parameters: { temperature: 0.5, priority: 2, echo: true } }, "http");
+    expect(s).toContain(', priority=2, parameters={"temperature": 0.5, "echo": True})');
+  });
+
   it("closes the client, also after an error: Python does not end while a stream is open", () => {
     for (const stream of [false, true]) expect(python({ ...call, stream }, "grpc")).toMatch(/^with grpcclient\.InferenceServerClient\(.*\) as client:$/m);
   });

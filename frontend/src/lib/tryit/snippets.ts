@@ -1,7 +1,7 @@
 // The same inference call as a shell command and in Python.
 import type { Element } from "./dtype";
 import { imagenet, type Prep } from "./image";
-import { sequenceParameters, type InferRequest, type OutputWish, type SequencePlace } from "./request";
+import { sequenceParameters, type InferRequest, type OutputWish, type Parameters, type SequencePlace } from "./request";
 
 export type Source = { kind: "image"; prep: Prep; files: string[] } | { kind: "file"; file: string } | { kind: "values"; data: ArrayLike<Element> };
 
@@ -19,6 +19,7 @@ export interface Call {
   inputs: SnippetInput[];
   outputs: OutputWish[];
   sequence?: SequencePlace;
+  parameters?: Parameters;
   /** The model answers with any number of responses. */
   stream?: boolean;
   /** host:port of the inference listeners. */
@@ -130,6 +131,17 @@ function preparation(p: Prep, file: string, v: string): string[] {
   return out;
 }
 
+/** The arguments of infer for the sequence and the parameters. tritonclient has arguments of their own for two of these. */
+function pyOptions(c: Call): string {
+  const own = Object.entries(c.parameters ?? {});
+  const isArgument = ([name, value]: [string, unknown]) => ["priority", "timeout"].includes(name) && typeof value === "number";
+  const rest = own.filter((p) => !isArgument(p)).map(([name, value]) => `${pyString(name)}: ${pyValue(value)}`);
+  return [...Object.entries(c.sequence ? sequenceParameters(c.sequence) : {}), ...own.filter(isArgument)].map(([name, value]) => `, ${name}=${pyValue(value)}`).join("")
+    + (rest.length > 0 ? `, parameters={${rest.join(", ")}}` : "");
+}
+
+const pyValue = (v: string | number | boolean) => (typeof v === "boolean" ? (v ? "True" : "False") : JSON.stringify(v));
+
 /** A whole Python program with tritonclient over HTTP or gRPC. tritonclient streams over gRPC only. */
 export function python(c: Call, protocol: "http" | "grpc"): string {
   const images = c.inputs.flatMap((i) => (i.source.kind === "image" ? [i.source.prep] : []));
@@ -150,17 +162,17 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   for (const o of c.outputs) out.push(`    ${mod}.InferRequestedOutput(${pyString(o.name)}${o.classes > 0 ? `, class_count=${o.classes}` : ""}),`);
   out.push("]", "");
   const version = c.version ? `, model_version=${pyString(c.version)}` : "";
-  const sequence = c.sequence ? Object.entries(sequenceParameters(c.sequence)).map(([k, v]) => `, ${k}=${typeof v === "boolean" ? (v ? "True" : "False") : JSON.stringify(v)}`).join("") : "";
+  const options = pyOptions(c);
   const address = `"${clientAddress(protocol === "http" ? c.http : c.grpc)}"${c.tls.includes(protocol) ? ", ssl=True" : ""}`;
   // The program closes the client: at the exit of Python, grpc can wait for ever for one that is open.
   out.push(`with ${mod}.InferenceServerClient(${address}) as client:`);
   const use = c.stream
     ? ["answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))",
-      `client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence}, enable_empty_final_response=True)`,
+      `client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${options}, enable_empty_final_response=True)`,
       "while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result",
       "    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`,
       '    if response.parameters["triton_final_response"].bool_param:', "        break"]
-    : [`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence})`,
+    : [`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${options})`,
       ...c.outputs.map((o) => `print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`)];
   return [...out, ...use.map((line) => `    ${line}`)].join("\n") + "\n";
 }
