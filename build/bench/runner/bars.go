@@ -74,6 +74,8 @@ func bars(all *results) []bar {
 		{blsBuiltin, nil, blsCall, atMost, 60, 0},
 		{pythonStart, nil, startTime, atMost, 0.3 + numpy, 0},
 		{pythonStart, nil, stopTime, atMost, 0.2, 0},
+		{libraryHTTP, []int{16}, rate, ratioAtLeast, 1.2, 0},
+		{libraryWorker, []int{16}, rate, ratioAtLeast, 0.8, 0},
 		{"recovery", nil, failsAfter, atMost, 1, 0},
 		{"recovery", nil, backAfter, atMost, 2, 0},
 		{"recovery", nil, goneAfter, atMost, 2, 0},

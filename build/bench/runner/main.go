@@ -89,6 +89,7 @@ func (b *bench) experiments() []experiment {
 		{[]string{"instances"}, b.runInstances},
 		{[]string{"conv"}, b.runConv},
 		{append(namesOf(pythonLoads()), blsPython, pythonStart), b.runPython},
+		{[]string{libraryHTTP, libraryWorker}, b.runLibrary},
 		{[]string{"recovery"}, b.runRecovery},
 	}
 }
