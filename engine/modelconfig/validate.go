@@ -41,7 +41,7 @@ type ValidateOptions struct {
 // and is not changed. What Triton tells its clients has Triton's text, and the fix explains it in plain words. What it
 // only logs has a text of ours.
 func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
-	c := &checker{cfg: cfg, o: o}
+	c := &checker{report: &report{at: o.Positions}, cfg: cfg, o: o}
 	c.names()
 	c.batching()
 	c.versions()
@@ -54,34 +54,42 @@ func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
 	c.warmup()
 	c.extras()
 	if o.Signature != nil && cfg.GetEnsembleScheduling() == nil {
-		c.signature(o.Signature)
+		signatureChecker{c, o.Signature}.check()
 	}
 	c.faults.sort()
 	return c.faults
 }
 
+// checker checks the fields of a configuration, group by group. ensembleChecker checks the steps of an ensemble, and
+// signatureChecker compares with the model file.
 type checker struct {
-	cfg    *inferencepb.ModelConfig
-	o      ValidateOptions
+	*report
+	cfg *inferencepb.ModelConfig
+	o   ValidateOptions
+}
+
+// report collects faults.
+type report struct {
+	at     *Positions // places of the fields in the file
 	faults Faults
 }
 
 // err adds a fault at a path; fix may be empty.
-func (c *checker) err(path, fix, format string, args ...any) {
-	c.note(SeverityError, path, fix, format, args...)
+func (r *report) err(path, fix, format string, args ...any) {
+	r.add(SeverityError, path, fix, format, args...)
 }
 
 // warn adds a warning about a setting that has no effect or another one than it seems to have.
-func (c *checker) warn(path, fix, format string, args ...any) {
-	c.note(SeverityWarning, path, fix, format, args...)
+func (r *report) warn(path, fix, format string, args ...any) {
+	r.add(SeverityWarning, path, fix, format, args...)
 }
 
-func (c *checker) note(s Severity, path, fix, format string, args ...any) {
-	if len(c.faults) >= maxFaults {
+func (r *report) add(s Severity, path, fix, format string, args ...any) {
+	if len(r.faults) >= maxFaults {
 		return
 	}
-	at := c.o.Positions.At(path)
-	c.faults = append(c.faults, Fault{File: c.o.Positions.File(), Line: at.Line, Col: at.Col, Path: path,
+	at := r.at.At(path)
+	r.faults = append(r.faults, Fault{File: r.at.File(), Line: at.Line, Col: at.Col, Path: path,
 		Message: fmt.Sprintf(format, args...), Fix: fix, Severity: s})
 }
 
