@@ -52,7 +52,9 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	if err := m.check(); err != nil {
 		return refusal{err, true}
 	}
-	if err := n.pull(pulls, m); err != nil {
+	size := m.size()
+	err := n.puller.pull(pulls, m, func(missing int64) { n.phase(m.Name, pulling, size-missing, size) })
+	if err != nil {
 		return err
 	}
 	n.placing.Lock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -52,13 +51,13 @@ type Options struct {
 // Node keeps the models of this machine as the platform wants them. Its methods are safe for concurrent use.
 type Node struct {
 	Options
-	client *http.Client
-	engine Engine        // set by Run
-	new    chan struct{} // capacity 1: there is a new desired state
-	news   chan struct{} // capacity 1: a report is due
-	lost   bool          // the platform did not answer; only the goroutine that asks it uses this
-	slots  chan struct{} // has an element for each model that is being pulled
-	files  files
+	engine   Engine        // set by Run
+	new      chan struct{} // capacity 1: there is a new desired state
+	news     chan struct{} // capacity 1: a report is due
+	lost     bool          // the platform did not answer; only the goroutine that asks it uses this
+	platform platform
+	puller   puller
+	files    files
 
 	placing sync.Mutex // held while folders of the repository change; before mu
 
@@ -89,16 +88,18 @@ type failure struct {
 
 // Open makes a Node, and undoes what an earlier process has not finished. The engine has loaded no model yet.
 func Open(o Options) (*Node, error) {
-	n := &Node{Options: o, client: download.NewClient(), new: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		slots: make(chan struct{}, maxPulls), jobs: map[string]job{},
-		files: files{dir: filepath.Join(o.Folder, "files")}, phases: map[string]ModelReport{},
+	n := &Node{Options: o, new: make(chan struct{}, 1), news: make(chan struct{}, 1), jobs: map[string]job{},
+		platform: platform{url: o.URL, tokenFile: o.TokenFile, client: download.NewClient()},
+		files:    files{dir: filepath.Join(o.Folder, "files")}, phases: map[string]ModelReport{},
 		failed: map[string]failure{}, loaded: map[string]bool{}}
+	n.puller = puller{&n.files, &n.platform, o.Cloud, make(chan struct{}, maxPulls)}
 	if err := n.open(); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	if n.Name == "" {
 		n.Name = n.state.Node
 	}
+	n.platform.node = n.Name
 	return n, nil
 }
 
@@ -147,7 +148,7 @@ func (n *Node) ask(ctx context.Context) {
 		n.mu.Lock()
 		tag := n.state.Tag
 		n.mu.Unlock()
-		d, next, err := n.getDesired(ctx, tag)
+		d, next, err := n.platform.desired(ctx, tag)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -26,7 +26,7 @@ func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+blobPath+"{digest}", func(w http.ResponseWriter, r *http.Request) {
 		digest := r.PathValue("digest")
-		token, err := n.token()
+		token, err := n.platform.token()
 		given, want := r.Header.Get("Authorization"), "Bearer "+peerToken(token, digest)
 		if err != nil || token == "" || subtle.ConstantTimeCompare([]byte(given), []byte(want)) != 1 {
 			http.Error(w, "this needs the token of a node of the catalog", http.StatusUnauthorized)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -26,16 +25,24 @@ const (
 	diskReserve = 256 << 20
 )
 
-// pull brings the files of a model that are not there yet.
-func (n *Node) pull(ctx context.Context, m *Model) error {
+// puller brings files from their sources.
+type puller struct {
+	files    *files
+	platform *platform
+	cloud    cloud.Options // for files in a cloud's storage
+	slots    chan struct{} // has an element for each model that is being pulled
+}
+
+// pull brings the files of a model that are not there yet. tell is called with the bytes that are missing.
+func (pl *puller) pull(ctx context.Context, m *Model, tell func(missing int64)) error {
 	missing, bytes := map[string]File{}, int64(0)
 	for _, f := range m.Files {
-		if _, twice := missing[f.SHA256]; !n.files.has(f) && !twice {
+		if _, twice := missing[f.SHA256]; !pl.files.has(f) && !twice {
 			missing[f.SHA256] = f
-			bytes += f.Size - partSize(n.files.part(f.SHA256))
+			bytes += f.Size - partSize(pl.files.part(f.SHA256))
 		}
 	}
-	if free, ok := proc.FreeBytes(n.files.dir); ok && bytes > 0 && uint64(bytes)+diskReserve > free {
+	if free, ok := proc.FreeBytes(pl.files.dir); ok && bytes > 0 && uint64(bytes)+diskReserve > free {
 		return fmt.Errorf("%d bytes are missing, and %d are free on the disk, of which %d stay free", bytes, free,
 			diskReserve)
 	}
@@ -43,14 +50,12 @@ func (n *Node) pull(ctx context.Context, m *Model) error {
 		return nil
 	}
 	select {
-	case n.slots <- struct{}{}:
-		defer func() { <-n.slots }()
+	case pl.slots <- struct{}{}:
+		defer func() { <-pl.slots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	size := m.size()
-	p := &progress{each: map[string]int64{},
-		tell: func(missing int64) { n.phase(m.Name, pulling, size-missing, size) }}
+	p := &progress{each: map[string]int64{}, tell: tell}
 	for digest, f := range missing {
 		p.left += f.Size
 		p.each[digest] = f.Size
@@ -62,7 +67,7 @@ func (n *Node) pull(ctx context.Context, m *Model) error {
 			if groupCtx.Err() != nil {
 				return nil
 			}
-			if err := n.pullFile(groupCtx, f, p); err != nil {
+			if err := pl.pullFile(groupCtx, f, p); err != nil {
 				return fmt.Errorf("%s: %w", f.Path, err)
 			}
 			return nil
@@ -97,8 +102,8 @@ func partSize(path string) int64 {
 }
 
 // pullFile brings a file from the first source that has it. What one source has sent is continued by the next one.
-func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
-	part := n.files.part(f.SHA256)
+func (pl *puller) pullFile(ctx context.Context, f File, p *progress) error {
+	part := pl.files.part(f.SHA256)
 	var sources []string
 	for _, i := range rand.Perm(len(f.Peers)) { // so that not all nodes ask the same one
 		peer := f.Peers[i]
@@ -109,14 +114,14 @@ func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 	if len(sources) == 0 {
 		return errWaiting
 	}
-	defer n.files.lock(f.SHA256)()
-	if n.files.has(f) { // for another model
+	defer pl.files.lock(f.SHA256)()
+	if pl.files.has(f) { // for another model
 		return nil
 	}
 	p.at(f, partSize(part))
 	var errs []error
 	for i, from := range sources {
-		err := n.pullFrom(ctx, f, from, i < peers, part, p)
+		err := pl.pullFrom(ctx, f, from, i < peers, part, p)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -127,7 +132,7 @@ func (n *Node) pullFile(ctx context.Context, f File, p *progress) error {
 
 // pullFrom brings a file from one source. If the source continued what another one has sent, and the whole has another
 // digest, the source is asked for the whole.
-func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, part string, p *progress) error {
+func (pl *puller) pullFrom(ctx context.Context, f File, from string, peer bool, part string, p *progress) error {
 	for {
 		had := partSize(part)
 		if had > f.Size {
@@ -137,7 +142,7 @@ func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, par
 			had = 0
 		}
 		if had < f.Size || had == 0 {
-			if err := n.fetch(ctx, f, from, peer, part, p); err != nil {
+			if err := pl.fetch(ctx, f, from, peer, part, p); err != nil {
 				return err
 			}
 		}
@@ -146,7 +151,7 @@ func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, par
 			return err
 		}
 		if sum == f.SHA256 {
-			return keep(part, n.files.path(f.SHA256))
+			return keep(part, pl.files.path(f.SHA256))
 		}
 		if err := os.Remove(part); err != nil {
 			return err
@@ -159,7 +164,7 @@ func (n *Node) pullFrom(ctx context.Context, f File, from string, peer bool, par
 }
 
 // fetch continues a file from a source.
-func (n *Node) fetch(ctx context.Context, f File, from string, peer bool, part string, p *progress) error {
+func (pl *puller) fetch(ctx context.Context, f File, from string, peer bool, part string, p *progress) error {
 	if f.Size == 0 {
 		return os.WriteFile(part, nil, 0o600)
 	}
@@ -170,20 +175,20 @@ func (n *Node) fetch(ctx context.Context, f File, from string, peer bool, part s
 	switch u.Scheme {
 	case "http", "https":
 	default:
-		return cloud.Object(ctx, from, part, f.Size, n.Cloud, func(done, _ int64) { p.at(f, done) })
+		return cloud.Object(ctx, from, part, f.Size, pl.cloud, func(done, _ int64) { p.at(f, done) })
 	}
-	if err := download.CheckHost(n.URL, u); err != nil {
+	if err := download.CheckHost(pl.platform.url, u); err != nil {
 		return err
 	}
 	d := download.Download{URL: from, Shown: plainText(from), Header: http.Header{}, Most: f.Size, SHA256: f.SHA256,
-		Client: n.client, Progress: func(_ string, have, _ int64) { p.at(f, have) }}
-	token, err := n.token()
+		Client: pl.platform.client, Progress: func(_ string, have, _ int64) { p.at(f, have) }}
+	token, err := pl.platform.token()
 	switch {
 	case err != nil:
 		return err
 	case token != "" && peer:
 		d.Header.Set("Authorization", "Bearer "+peerToken(token, f.SHA256))
-	case token != "" && u.Scheme == n.URL.Scheme && u.Host == n.URL.Host:
+	case token != "" && u.Scheme == pl.platform.url.Scheme && u.Host == pl.platform.url.Host:
 		d.Header.Set("Authorization", "Bearer "+token)
 	}
 	return d.To(ctx, part)
@@ -196,18 +201,4 @@ func plainText(text string) string {
 		return "a source"
 	}
 	return download.Plain(u)
-}
-
-// token reads the token of the catalog, which may change; "" if there is none.
-func (n *Node) token() (string, error) {
-	if n.TokenFile == "" {
-		return "", nil
-	}
-	f, err := os.Open(n.TokenFile)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
-	return strings.TrimSpace(string(b)), err
 }
