@@ -27,7 +27,7 @@ func (s *Store) RecordEvent(e Event) (Event, bool) {
 	e.ID = s.eventID.Add(1)
 	ok := offer(s, s.events, e)
 	if !ok {
-		s.dropped(0, 1)
+		s.health.change(func(h *Health) { h.DroppedEvents++ })
 	}
 	return e, ok
 }

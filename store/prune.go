@@ -105,9 +105,7 @@ func (p *pruner) size(ctx context.Context) (int64, error) {
 	if info, err := os.Stat(p.s.path + "-wal"); err == nil {
 		total += info.Size()
 	}
-	p.s.mu.Lock()
-	p.s.health.Bytes = total
-	p.s.mu.Unlock()
+	p.s.health.change(func(h *Health) { h.Bytes = total })
 	return (pages - free) * width, nil
 }
 

@@ -55,15 +55,9 @@ func (s *Store) RecordRequests(requests []Request) bool {
 	}
 	ok := offer(s, s.requests, requests)
 	if !ok {
-		s.droppedRequests(len(requests))
+		s.health.change(func(h *Health) { h.DroppedRequests += uint64(len(requests)) })
 	}
 	return ok
-}
-
-func (s *Store) droppedRequests(n int) {
-	s.mu.Lock()
-	s.health.DroppedRequests += uint64(n)
-	s.mu.Unlock()
 }
 
 func (w *writer) writeRequests(ctx context.Context, tx *sql.Tx) error {

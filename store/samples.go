@@ -77,7 +77,7 @@ func (p *Sample) numbers() []*int64 {
 func (s *Store) RecordSamples(batch []Sample) bool {
 	ok := len(batch) == 0 || offer(s, s.samples, batch)
 	if !ok {
-		s.dropped(len(batch), 0)
+		s.health.change(func(h *Health) { h.DroppedSamples += uint64(len(batch)) })
 	}
 	return ok
 }
@@ -141,7 +141,7 @@ func (w *writer) writeSamples(ctx context.Context, tx *sql.Tx) error {
 		}
 	}
 	if invalid > 0 {
-		w.s.dropped(invalid, 0)
+		w.dropped(invalid, 0, 0)
 		w.s.opt.Log.Warn("history: samples that are not valid were dropped", "samples", invalid)
 	}
 	return nil

@@ -81,8 +81,19 @@ type Store struct {
 	eventID atomic.Int64 // the last ID that was assigned
 	gauges  waitingGauges
 
-	mu     sync.Mutex // guards health
-	health Health
+	health health
+}
+
+// health guards a Health.
+type health struct {
+	mu  sync.Mutex
+	now Health
+}
+
+func (h *health) change(f func(*Health)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.now)
 }
 
 // Health is the state of writing.
@@ -123,7 +134,7 @@ func start(ctx context.Context, path string, w, r *sql.DB, o Options, warnings [
 	for _, text := range warnings {
 		o.Log.Warn("history database", "warning", text)
 	}
-	go s.run()
+	go newWriter(s).run()
 	return s, nil
 }
 
@@ -135,9 +146,9 @@ func (s *Store) Warnings() []string { return s.warnings }
 
 // Health returns the state of writing. It does not access the database.
 func (s *Store) Health() Health {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.health
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	return s.health.now
 }
 
 // Close writes what is queued, ends the writer and closes the database. Later calls wait for the first.

@@ -26,14 +26,20 @@ type writer struct {
 	pruner   pruner
 }
 
-func (s *Store) run() {
-	defer close(s.done)
+func newWriter(s *Store) *writer {
 	w := &writer{
 		s: s, series: make(map[seriesKey]int64),
 		retry: time.NewTimer(time.Hour), prune: time.NewTimer(s.opt.PruneEvery),
 		pruner: newPruner(s),
 	}
 	w.retry.Stop()
+	return w
+}
+
+// run writes until the store is closed.
+func (w *writer) run() {
+	s := w.s
+	defer close(s.done)
 	defer w.retry.Stop()
 	defer w.prune.Stop()
 	for {
@@ -83,21 +89,17 @@ func (w *writer) take() {
 	lostSamples, lostEvents := max(len(w.samples)-limit, 0), max(len(w.events)-limit, 0)
 	w.samples, w.events = w.samples[lostSamples:], w.events[lostEvents:]
 	w.spans = w.spans[max(len(w.spans)-limit, 0):] // the caller repeats spans
-	w.s.dropped(lostSamples, lostEvents)
-	if lost := len(w.requests) - limit; lost > 0 {
-		w.requests = w.requests[lost:]
-		w.s.droppedRequests(lost)
-	}
+	lostRequests := max(len(w.requests)-limit, 0)
+	w.requests = w.requests[lostRequests:]
+	w.dropped(lostSamples, lostEvents, lostRequests)
 }
 
-func (s *Store) dropped(samples, events int) {
-	if samples == 0 && events == 0 {
-		return
-	}
-	s.mu.Lock()
-	s.health.DroppedSamples += uint64(samples)
-	s.health.DroppedEvents += uint64(events)
-	s.mu.Unlock()
+func (w *writer) dropped(samples, events, requests int) {
+	w.s.health.change(func(h *Health) {
+		h.DroppedSamples += uint64(samples)
+		h.DroppedEvents += uint64(events)
+		h.DroppedRequests += uint64(requests)
+	})
 }
 
 // flush writes the pending and the queued rows in one transaction. After a failure it waits for the retry timer, unless
@@ -130,17 +132,14 @@ func (w *writer) flush(now bool) error {
 	default: // these rows would fail again
 		clear(w.series)
 		w.failed(err)
-		w.s.dropped(len(w.samples), len(w.events))
-		w.s.droppedRequests(len(w.requests))
+		w.dropped(len(w.samples), len(w.events), len(w.requests))
 		w.samples, w.events, w.spans, w.requests = nil, nil, nil, nil
 	}
 	return err
 }
 
 func (w *writer) updatePending() {
-	w.s.mu.Lock()
-	w.s.health.Pending = len(w.samples) + len(w.events) + len(w.requests)
-	w.s.mu.Unlock()
+	w.s.health.change(func(h *Health) { h.Pending = len(w.samples) + len(w.events) + len(w.requests) })
 }
 
 func (w *writer) failed(err error) {
@@ -157,10 +156,8 @@ func (w *writer) failed(err error) {
 func (w *writer) recovered() {
 	w.wait = 0
 	w.retry.Stop()
-	w.s.mu.Lock()
-	was := w.s.health.Failing
-	w.s.health.Failing = false
-	w.s.mu.Unlock()
+	var was bool
+	w.s.health.change(func(h *Health) { was, h.Failing = h.Failing, false })
 	if was {
 		w.s.opt.Log.Info("history database is written again", "path", w.s.path)
 	}
@@ -168,11 +165,10 @@ func (w *writer) recovered() {
 
 // writeFailed counts an error. If the database is damaged, the next Open checks the whole of it.
 func (s *Store) writeFailed(err error) {
-	s.mu.Lock()
-	s.health.WriteErrors++
-	s.health.Failing = true
-	s.health.LastError = err.Error()
-	s.mu.Unlock()
+	s.health.change(func(h *Health) {
+		h.WriteErrors++
+		h.Failing, h.LastError = true, err.Error()
+	})
 	if s.path == "" || !isDamage(err) {
 		return
 	}

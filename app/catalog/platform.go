@@ -31,8 +31,8 @@ type platform struct {
 }
 
 // call sends a request to the platform. The caller closes the body of the answer.
-func (p *platform) call(ctx context.Context, method, path string, body []byte, header map[string]string) (*http.Response,
-	error) {
+func (p *platform) call(ctx context.Context, method, path string, body []byte, header map[string]string) (
+	*http.Response, error) {
 	at := p.url.JoinPath("v1/nodes", url.PathEscape(p.node), path)
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
 	if err != nil {
