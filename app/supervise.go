@@ -2,12 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"nereid/app/options"
 	"nereid/app/service"
@@ -28,7 +25,7 @@ func (s *server) wait(ctx context.Context, reload <-chan os.Signal) error {
 		alive, stop := context.WithCancel(context.Background())
 		defer stop()
 		s.tasks.spawn(func() error {
-			s.feedWatchdog(alive, every)
+			watchdog{s, every}.feed(alive)
 			return nil
 		})
 	} else if s.c.Engine.Probed != "" {
@@ -48,79 +45,6 @@ func (s *server) wait(ctx context.Context, reload <-chan os.Signal) error {
 			s.notify("READY=1")
 		}
 	}
-}
-
-// watchdogRetries is how often the server looks again, in the time between two looks, after it did not answer.
-const watchdogRetries = 8
-
-// feedWatchdog feeds the watchdog until ctx ends, as long as the server answers.
-func (s *server) feedWatchdog(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var unprobed string
-	for failed := false; ; {
-		why, err := s.alive(ctx, every)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			s.log.Warn("the server does not answer; the service manager restarts it if this goes on", "err", err)
-		default:
-			s.notify("WATCHDOG=1")
-		}
-		if why != unprobed && why != "" {
-			s.log.Warn("the watchdog is fed without an inference", "model", s.c.Engine.Probed, "reason", why)
-		}
-		if unprobed = why; failed != (err != nil) {
-			if failed = !failed; failed {
-				tick.Reset(every / watchdogRetries)
-			} else {
-				tick.Reset(every)
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// alive asks the server, and the model of the watchdog, within limit. It returns why the model was not asked.
-func (s *server) alive(ctx context.Context, limit time.Duration) (unprobed string, _ error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if err := s.answers(ctx); err != nil || s.c.Engine.Probed == "" {
-		return "", err
-	}
-	err := s.engine.Probe(ctx)
-	if errors.Is(err, engine.ErrNoProbe) {
-		return err.Error(), nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("golden request of model '%s': %w", s.c.Engine.Probed, err)
-	}
-	return "", nil
-}
-
-// answers asks the server for its liveness as a client does. Over TLS, and without HTTP, it asks the engine only. It
-// does not return if a lock of the models is never released.
-func (s *server) answers(ctx context.Context) error {
-	s.engine.Ready()
-	address := s.fronts.addresses().HTTP
-	if address == "" || s.fronts.tls["http"] != nil {
-		return nil
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v2/health/live", nil)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close() // any status is an answer
 }
 
 // reloadOptions reads the configuration file again and takes over the settings of the log.
