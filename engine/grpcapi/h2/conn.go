@@ -75,6 +75,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		peer:   peerLimits{window: initialWindow, streamWindow: initialWindow, frame: maxFrame},
 		recv:   receiveWindow{left: connWindow},
 	}
+	c.life.c = c
 	c.write.done = sync.NewCond(&c.mu)
 	c.reader = reader{c: c, buf: make([]byte, 4<<10)}
 	c.reader.mayReserve = c.reader.reserve

@@ -92,7 +92,7 @@ func (r *reader) openStream(id uint32, endStream bool, block []byte) error {
 		return err
 	}
 	c.lastID = id
-	if c.closed || c.life.drain == drainRefusing {
+	if c.closed || c.life.stage == drainRefusing {
 		c.mu.Unlock()
 		return nil // the client knows from the GOAWAY that the call is not served
 	}
@@ -214,7 +214,7 @@ func (r *reader) settingsFrame(h frameHead, p []byte) error {
 			return err
 		}
 	}
-	return moveWindows(c, c.peer.streamWindow-window)
+	return c.moveWindows(c.peer.streamWindow - window)
 }
 
 // maxSettings bounds the entries of one frame. There are seven settings.
@@ -222,7 +222,7 @@ const maxSettings = 64
 
 // moveWindows adds delta to the windows of all streams. It runs once for each frame, however often that sets the
 // window: its cost grows with the number of streams. c.mu is held.
-func moveWindows(c *conn, delta int64) error {
+func (c *conn) moveWindows(delta int64) error {
 	if delta == 0 {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (r *reader) ping(h frameHead, p []byte) error {
 		return &connError{codeFrameSize, "PING not of 8 bytes"}
 	case h.flags&flagAck != 0:
 		if string(p) == drainPing {
-			c.refuseCalls()
+			c.life.refuseCalls()
 		}
 		return r.limits.emptyFrame()
 	}

@@ -7,10 +7,12 @@ import (
 )
 
 // lifetime is about the end of a connection: keepalive, limits of age and idleness, graceful shutdown.
+// Its methods lock conn.mu, which also guards its fields.
 type lifetime struct {
+	c         *conn
 	timers    [timerCount]*time.Timer
 	idleSince time.Time
-	drain     drainState
+	stage     drainStage
 	hangUp    bool  // close the connection once all is written
 	settled   bool  // the client's first settings have come
 	served    bool  // a call was let in
@@ -28,82 +30,87 @@ const (
 	timerCount
 )
 
-// drainState is the progress of a graceful end.
-type drainState int
+// drainStage is the progress of a graceful end.
+type drainStage int
 
 const (
-	drainNone      drainState = iota
+	drainNone      drainStage = iota
 	drainAnnounced            // the client has been sent a GOAWAY; calls that it opens before it reads that are served
 	drainRefusing             // no new calls are served
 )
 
-// startTimers starts the timers of a connection. They stop with it.
-func (c *conn) startTimers() {
+// start starts the timers of a connection. They stop with it.
+func (l *lifetime) start() {
+	c := l.c
 	k := &c.srv.o.Keepalive
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reader.lastRead.Store(c.srv.now())
-	c.life.idleSince, c.life.began = time.Now(), c.srv.now()
+	l.idleSince, l.began = time.Now(), c.srv.now()
 	if age := k.MaxConnectionAge; age != forever {
 		// The jitter keeps clients from reconnecting all at once.
 		jitter := (rand.Float64() - 0.5) * 0.2 * float64(age) //nolint:gosec // not a secret
-		c.after(timerAge, age+time.Duration(jitter), c.endAge)
+		l.after(timerAge, age+time.Duration(jitter), l.endAge)
 	}
 	if k.MaxConnectionIdle != forever {
-		c.after(timerIdle, k.MaxConnectionIdle, c.checkIdle)
+		l.after(timerIdle, k.MaxConnectionIdle, l.checkIdle)
 	}
-	c.after(timerAlive, k.Time, c.checkAlive)
+	l.after(timerAlive, k.Time, l.checkAlive)
 }
 
 // after calls f later, unless the connection ends before. c.mu is held.
-func (c *conn) after(timer int, d time.Duration, f func()) {
+func (l *lifetime) after(timer int, d time.Duration, f func()) {
+	c := l.c
 	if c.closed {
 		return
 	}
-	c.life.timers[timer] = time.AfterFunc(d, f)
+	l.timers[timer] = time.AfterFunc(d, f)
 }
 
 // endAge ends a connection that has reached its maximum age.
-func (c *conn) endAge() {
-	c.drain("max_age")
+func (l *lifetime) endAge() {
+	c := l.c
+	l.drain("max_age")
 	grace := c.srv.o.Keepalive.MaxConnectionAgeGrace
 	if grace == forever {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.after(timerGrace, grace, func() {
+	l.after(timerGrace, grace, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.close()
 	})
 }
 
-func (c *conn) checkIdle() {
+func (l *lifetime) checkIdle() {
+	c := l.c
 	limit := c.srv.o.Keepalive.MaxConnectionIdle
 	c.mu.Lock()
-	left := limit - time.Since(c.life.idleSince)
+	left := limit - time.Since(l.idleSince)
 	if len(c.streams) > 0 {
 		left = limit
 	}
 	if left > 0 {
-		c.after(timerIdle, left, c.checkIdle)
+		l.after(timerIdle, left, l.checkIdle)
 		c.mu.Unlock()
 		return
 	}
 	c.mu.Unlock()
-	c.drain("max_idle")
+	l.drain("max_idle")
 }
 
 // checkAlive pings a client that has sent nothing for the keepalive time, and closes the connection if it still sends
 // nothing.
-func (c *conn) checkAlive() {
+func (l *lifetime) checkAlive() {
+	c := l.c
 	k := &c.srv.o.Keepalive
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.reader.lastRead.Load()
 	if left := k.Time - time.Duration(c.srv.now()-last); left > 0 {
-		c.after(timerAlive, left, c.checkAlive)
+		l.after(timerAlive, left, l.checkAlive)
 		return
 	}
 	if c.closed {
@@ -111,15 +118,52 @@ func (c *conn) checkAlive() {
 	}
 	c.out.ping("nereid\x00\x00", 0)
 	c.wakeWriter()
-	c.after(timerAlive, k.Timeout, func() {
+	l.after(timerAlive, k.Timeout, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.reader.lastRead.Load() == last {
 			c.close()
 			return
 		}
-		c.after(timerAlive, k.Time, c.checkAlive)
+		l.after(timerAlive, k.Time, l.checkAlive)
 	})
+}
+
+// drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the
+// ping, it knows that it must not open calls: those that it has opened are the last.
+func (l *lifetime) drain(reason string) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || l.stage != drainNone {
+		return
+	}
+	if !l.settled { // the client has made no call yet
+		c.close()
+		return
+	}
+	l.stage = drainAnnounced
+	c.out.goAway(maxWindow, codeNo, reason)
+	c.out.ping(drainPing, 0)
+	l.after(timerDrain, drainTimeout, l.refuseCalls)
+	c.wakeWriter()
+}
+
+// drainPing is the payload of the ping that follows the first GOAWAY.
+const drainPing = "\x01\x06\x01\x08\x00\x03\x03\x09"
+
+// refuseCalls is the second half of a graceful end.
+func (l *lifetime) refuseCalls() {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || l.stage != drainAnnounced {
+		return
+	}
+	l.stage = drainRefusing
+	c.out.goAway(c.lastID, codeNo, "graceful_stop")
+	l.hangUp = len(c.streams) == 0
+	c.wakeWriter()
 }
 
 // goAway sends the client the reason why the connection ends, and waits until it has read it, for at most lingerTime.
@@ -153,39 +197,4 @@ func (c *conn) hangUp() {
 	c.life.hangUp = false
 	c.closeWrite()
 	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime)) // the reader ends then at the latest
-}
-
-// drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the
-// ping, it knows that it must not open calls: those that it has opened are the last.
-func (c *conn) drain(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.life.drain != drainNone {
-		return
-	}
-	if !c.life.settled { // the client has made no call yet
-		c.close()
-		return
-	}
-	c.life.drain = drainAnnounced
-	c.out.goAway(maxWindow, codeNo, reason)
-	c.out.ping(drainPing, 0)
-	c.after(timerDrain, drainTimeout, c.refuseCalls)
-	c.wakeWriter()
-}
-
-// drainPing is the payload of the ping that follows the first GOAWAY.
-const drainPing = "\x01\x06\x01\x08\x00\x03\x03\x09"
-
-// refuseCalls is the second half of a graceful end.
-func (c *conn) refuseCalls() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.life.drain != drainAnnounced {
-		return
-	}
-	c.life.drain = drainRefusing
-	c.out.goAway(c.lastID, codeNo, "graceful_stop")
-	c.life.hangUp = len(c.streams) == 0
-	c.wakeWriter()
 }

@@ -406,7 +406,7 @@ func (c *conn) forget(s *Stream) {
 	if c.srv.o.Keepalive.MaxConnectionIdle != forever {
 		c.life.idleSince = time.Now()
 	}
-	if c.life.drain == drainRefusing {
+	if c.life.stage == drainRefusing {
 		c.life.hangUp = true
 		c.wakeWriter()
 	}

@@ -185,7 +185,7 @@ func (s *Server) serve(c *conn) {
 	base := socket.NewContext(context.Background(), c.nc)
 	c.ctx, c.cancel = context.WithCancel(peer.NewContext(base, remote))
 	c.reader.headers = newHeaderReader(c)
-	c.startTimers()
+	c.life.start()
 	c.serve()
 }
 
@@ -203,7 +203,7 @@ func (s *Server) Stop() {
 // all connections are closed.
 func (s *Server) GracefulStop() {
 	for c := range s.halt() {
-		c.drain("graceful_stop")
+		c.life.drain("graceful_stop")
 	}
 	s.running.Wait()
 }

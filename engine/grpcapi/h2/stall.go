@@ -48,16 +48,16 @@ func (s *Server) watch() {
 		}
 		now := s.now()
 		for c := range s.conns {
-			checkConn(c, now, stall)
+			c.checkStall(now, stall)
 		}
 		s.watched = false
 		s.watch()
 	})
 }
 
-// checkConn closes a connection that has made no progress for stall nanoseconds. Otherwise it ends those of its calls
+// checkStall closes a connection that has made no progress for stall nanoseconds. Otherwise it ends those of its calls
 // that have made none.
-func checkConn(c *conn, now, stall int64) {
+func (c *conn) checkStall(now, stall int64) {
 	c.mu.Lock()
 	silent := now - c.reader.lastRead.Load()
 	c.write.count = c.write.pieces.Load()
@@ -78,7 +78,7 @@ func checkConn(c *conn, now, stall int64) {
 	}
 	c.mu.Unlock()
 	if noCall {
-		c.drain("no_call")
+		c.life.drain("no_call")
 	}
 }
 

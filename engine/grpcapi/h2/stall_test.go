@@ -206,7 +206,7 @@ func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for conn := range s.conns {
-			checkConn(conn, now, stall)
+			conn.checkStall(now, stall)
 			conn.mu.Lock()
 			for _, st := range conn.streams {
 				queued += st.send.queued
