@@ -65,7 +65,7 @@ func (m *Manager) begin(
 	}
 	src, err := look(e)
 	if err != nil {
-		forgetUntried(m, e, err)
+		m.forgetUntried(e, err)
 		err = notPolled(key, err)
 	}
 	m.mu.Lock()
@@ -104,7 +104,7 @@ func (c *change) end() {
 
 // lockToUnload is lock for an unload. It cancels a load of the model that is under way for longer than unloadGrace, and
 // those that come before the unload.
-func lockToUnload(m *Manager, key string) *entry {
+func (m *Manager) lockToUnload(key string) *entry {
 	locked, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -150,7 +150,7 @@ func (c *change) limit() (stop func() bool) {
 }
 
 // forgetUntried forgets a model that does not exist and that was never tried. e.op is held.
-func forgetUntried(m *Manager, e *entry, err error) {
+func (m *Manager) forgetUntried(e *entry, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if status.CodeOf(err) == status.NotFound && e.src == nil && len(e.versions) == 0 {

@@ -25,7 +25,7 @@ func (m *Manager) Await(r *infer.Request) error {
 		if err != nil {
 			return err
 		}
-		waits, err := m.await(key, r)
+		waits, err := waiter{m}.add(key, r)
 		if waits || err != nil {
 			return err
 		}
@@ -33,9 +33,12 @@ func (m *Manager) Await(r *infer.Request) error {
 	}
 }
 
-// await lets a request wait for a model, and has the model loaded. It returns false if the version is not evicted any
+// waiter has requests wait for evicted models, and loads these.
+type waiter struct{ *Manager }
+
+// add lets a request wait for a model, and has the model loaded. It returns false if the version is not evicted any
 // more.
-func (m *Manager) await(key string, r *infer.Request) (bool, error) {
+func (m waiter) add(key string, r *infer.Request) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -82,19 +85,19 @@ func (e *entry) stub(version int64) infer.Served {
 }
 
 // reload loads an evicted model and then runs the requests that wait for it.
-func (m *Manager) reload(key string) {
+func (m waiter) reload(key string) {
 	// The requests run before the ensembles with this step are checked: the load of an ensemble may wait for one of
 	// them.
-	err := newOperation(m).reloadEvicted(key)
+	err := newOperation(m.Manager).reloadEvicted(key)
 	for _, r := range m.waiting.Take(key) {
 		m.resume(r, err)
 		r.Release()
 	}
-	dependentsOf(m).update(key, "")
+	dependentsOf(m.Manager).update(key, "")
 }
 
 // resume runs a request that has waited for its model. failed is the error of the load.
-func (m *Manager) resume(r *infer.Request, failed error) {
+func (m waiter) resume(r *infer.Request, failed error) {
 	if r.Cancelled() {
 		r.Fail(status.New(status.Cancelled, "request was cancelled while it waited for its model to be loaded"))
 		return

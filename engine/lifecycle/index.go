@@ -59,7 +59,7 @@ func (m *Manager) Models() []ModelStatus {
 	defer m.mu.Unlock()
 	all := make([]ModelStatus, 0, len(m.entries))
 	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
-		all = append(all, m.status(m.entries[name]))
+		all = append(all, m.entries[name].status(m.downloads))
 	}
 	return all
 }
@@ -90,11 +90,11 @@ func (m *Manager) Model(name string) (ModelStatus, bool) {
 	if e == nil {
 		return ModelStatus{}, false
 	}
-	return m.status(e), true
+	return e.status(m.downloads), true
 }
 
-// status returns what is known of a model. m.mu is held.
-func (m *Manager) status(e *entry) ModelStatus {
+// status returns what is known of a model. Manager.mu is held.
+func (e *entry) status(d *downloads) ModelStatus {
 	s := ModelStatus{
 		Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Waits: e.waits, Overridden: e.override != nil,
 	}
@@ -106,7 +106,7 @@ func (m *Manager) status(e *entry) ModelStatus {
 	for n, v := range e.versions {
 		s.Versions = append(s.Versions, v.status(n))
 	}
-	m.downloads.addTo(&s)
+	d.addTo(&s)
 	slices.SortFunc(s.Versions, func(a, b VersionStatus) int { return cmp.Compare(a.Version, b.Version) })
 	return s
 }

@@ -218,7 +218,7 @@ func (m *Manager) Unload(name string) {
 }
 
 func (m *Manager) unload(key string) {
-	e := lockToUnload(m, key)
+	e := m.lockToUnload(key)
 	if e == nil {
 		return
 	}

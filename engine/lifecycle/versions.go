@@ -53,7 +53,7 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	if err != nil {
 		return err
 	}
-	e := lockToUnload(m, name)
+	e := m.lockToUnload(name)
 	if e == nil {
 		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such model", version,
 			name)

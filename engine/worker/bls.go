@@ -240,7 +240,7 @@ func (t *blsTable) next(call *blsCall) (*infer.Response, error) {
 			return nil, err
 		}
 		if err != nil {
-			seen = t.w.failCycle(call, seen)
+			seen = t.failCycle(call, seen)
 		}
 	}
 	return resp, nil

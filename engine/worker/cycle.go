@@ -201,7 +201,8 @@ func (g *waitGraph) canContinue(c waitingRequest) bool {
 
 // failCycle fails a call that waits in a cycle. It is called every cycleCheck; seen is how many times in a row it has
 // found a cycle. It returns the new number.
-func (w *Worker) failCycle(call *blsCall, seen int) int {
+func (t *blsTable) failCycle(call *blsCall, seen int) int {
+	w := t.w
 	r := call.Request
 	w.log.Debug("a model's call is not answered yet", "model", r.ModelName, "call", call.id)
 	models := w.launcher.cycle(r)
@@ -209,7 +210,7 @@ func (w *Worker) failCycle(call *blsCall, seen int) int {
 		seen = 0
 	}
 	if seen < cycleChecks {
-		w.askAwaited(call) // the answer is there at the next check
+		t.askAwaited(call) // the answer is there at the next check
 		return seen
 	}
 	r.Fail(errCycle(models)) // needed where the model that executes it ignores cancellation
@@ -219,7 +220,8 @@ func (w *Worker) failCycle(call *blsCall, seen int) int {
 
 // askAwaited asks the process whether code waits for the call now. It only asks if no code waited when the call was
 // made.
-func (w *Worker) askAwaited(call *blsCall) {
+func (t *blsTable) askAwaited(call *blsCall) {
+	w := t.w
 	if !call.Unawaited || !w.retain() {
 		return
 	}

@@ -138,7 +138,7 @@ func (w *Worker) answer(rec *frames.Response, at span) error {
 			resp.Release()
 			resp.Err = bad
 		} else if resp.Err == nil {
-			w.checkOutputs(q.r, resp)
+			w.spec.Outputs.check(&w.spec, q.r, resp)
 		}
 	}
 	if w.spec.Decoupled {
@@ -200,29 +200,28 @@ type Outputs struct {
 	warned atomic.Bool // an output of another type was logged
 }
 
-// checkOutputs drops outputs that the configuration does not have. The response becomes an error if an output is
+// check drops outputs that the configuration does not have. The response becomes an error if an output is
 // missing while the model returned one of an unknown name. An output of another type keeps the type that it has, as in
 // Triton; the first of a model is logged.
-func (w *Worker) checkOutputs(r *infer.Request, resp *infer.Response) {
-	known := w.spec.Outputs
-	if known == nil {
+func (o *Outputs) check(s *Spec, r *infer.Request, resp *infer.Response) {
+	if o == nil {
 		return
 	}
 	unknown := ""
 	kept := resp.Outputs[:0]
 	for i := range resp.Outputs {
-		o := resp.Outputs[i]
-		dt, ok := known.Types[o.Name]
+		out := resp.Outputs[i]
+		dt, ok := o.Types[out.Name]
 		if !ok {
-			unknown = o.Name
-			o.Release()
+			unknown = out.Name
+			out.Release()
 			continue
 		}
-		kept = append(kept, o)
-		if dt != o.DataType && known.warned.CompareAndSwap(false, true) {
-			w.log.Warn("a model returned an output with another data type than its configuration says; "+
-				"clients get this type; change the model or its configuration", "model", w.spec.ModelName,
-				"version", w.spec.Version, "output", o.Name, "type", o.DataType.ConfigName(),
+		kept = append(kept, out)
+		if dt != out.DataType && o.warned.CompareAndSwap(false, true) {
+			s.Log.Warn("a model returned an output with another data type than its configuration says; "+
+				"clients get this type; change the model or its configuration", "model", s.ModelName,
+				"version", s.Version, "output", out.Name, "type", out.DataType.ConfigName(),
 				"configuration", dt.ConfigName())
 		}
 	}
@@ -230,12 +229,12 @@ func (w *Worker) checkOutputs(r *infer.Request, resp *infer.Response) {
 	if unknown == "" {
 		return
 	}
-	for name := range known.Types {
+	for name := range o.Types {
 		if r.Wants(name) && resp.Output(name) == nil {
 			resp.Release()
 			resp.Err = status.Errorf(status.Internal,
 				"model instance '%s' returned output '%s', which its configuration does not have, and no output '%s'",
-				w.spec.Name, unknown, name)
+				s.Name, unknown, name)
 			return
 		}
 	}
