@@ -341,7 +341,7 @@ features:
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")
 
-bench: build loadgen
+bench: build wheel loadgen
 	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/development/results)
 
 screenshots: setup-python setup-frontend build

@@ -6,11 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"nereid/app/logging"
 	"nereid/app/options"
 	"nereid/engine"
+	"nereid/engine/metrics/custom"
 	"nereid/engine/status"
 )
 
@@ -19,23 +21,30 @@ import (
 type Embedded struct {
 	s        *server
 	closeLog func() error
+	fronts   fronted
 }
 
-// Embed makes a server with the options of a command line, and returns when its models are loaded. program is a file of
-// this program, which runs models that have a process. The log goes to stderr. The caller closes the server. An error
-// has the code and the text that Triton gives the caller.
-func Embed(ctx context.Context, args []string, program string, stderr io.Writer) (*Embedded, error) {
+// EmbedOptions are what a server inside another program has besides the options of a command line.
+type EmbedOptions struct {
+	Program string           // a file of this program, which runs models that have a process
+	Metrics *custom.Registry // is shown with the server's metrics, and takes those that models make
+	Log     io.Writer        // takes the log, unless the options name a file
+}
+
+// Embed makes a server with the options of a command line, and returns when its models are loaded. The caller closes
+// the server. An error has the code and the text that Triton gives the caller.
+func Embed(ctx context.Context, args []string, o EmbedOptions) (*Embedded, error) {
 	c, err := options.LoadEmbedded(args, os.LookupEnv)
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
-	c.Backends.Program = program
-	log, logControl, closeLog, err := logging.Open(c.Log, stderr)
+	c.Backends.Program, c.Backends.Metrics = o.Program, o.Metrics
+	log, logControl, closeLog, err := logging.Open(c.Log, o.Log)
 	if err != nil {
 		return nil, err
 	}
 	s := &server{c: c, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
-	e := &Embedded{s, closeLog}
+	e := &Embedded{s: s, closeLog: closeLog, fronts: fronted{open: map[*Front]bool{}}}
 	if err = s.open(ctx); err == nil {
 		err = s.start(ctx)
 	}
@@ -58,4 +67,10 @@ func (e *Embedded) Log() *slog.Logger { return e.s.log }
 func (e *Embedded) CloseLimit() time.Duration { return e.s.c.ExitTimeout + endGrace }
 
 // Close waits for the requests under way, at most for the exit timeout, and stops the server.
-func (e *Embedded) Close() error { return errors.Join(e.s.end(), e.closeLog()) }
+func (e *Embedded) Close() error {
+	var fronts sync.WaitGroup
+	fronts.Go(e.fronts.close)
+	err := e.s.end() // which answers what the fronts wait for
+	fronts.Wait()
+	return errors.Join(err, e.closeLog())
+}

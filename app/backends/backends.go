@@ -89,7 +89,9 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 			return fmt.Errorf("--repoagent-directory: %w", err)
 		}
 	}
-	s.Metrics = &custom.Registry{}
+	if s.Metrics = c.Backends.Metrics; s.Metrics == nil {
+		s.Metrics = &custom.Registry{}
+	}
 	py := c.Backends.Python
 	py.Folder, py.Launcher, py.Metrics, py.Log = datadir.Python(dataDir), s.launcher, s.Metrics, log
 	if s.Python, err = python.New(py); err != nil {

@@ -36,7 +36,9 @@ import (
 
 func main() {} // c-shared needs it and does not call it
 
-func init() { capi.SetHost(process{}) } //nolint:gochecknoinits // nothing else runs when a program loads the library
+func init() { //nolint:gochecknoinits // nothing else runs when a program loads the library
+	capi.SetHost(process{metrics: &made})
+}
 
 // program returns the file that runs models which have a process of their own: NEREID_PROGRAM, or the program nereid
 // beside this library or in PATH.
@@ -65,7 +67,8 @@ type server struct {
 var _ capi.Server = (*server)(nil)
 
 func newServer(args []string, noMetrics bool) (*server, error) {
-	e, err := app.Embed(context.Background(), args, program(), os.Stderr)
+	e, err := app.Embed(context.Background(), args,
+		app.EmbedOptions{Program: program(), Metrics: &made.registry, Log: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +124,10 @@ func (s *server) UnloadModel(name string, dependents bool) error {
 }
 
 // process is what functions without a server use.
-type process struct{ capi.Server }
+type process struct {
+	capi.Server
+	*metrics
+}
 
 // Wake implements capi.Host: there are no backend libraries in this process.
 func (process) Wake() {}
@@ -142,17 +148,4 @@ func (process) Logs(level slog.Level) bool {
 	return logger().Enabled(context.Background(), level)
 }
 
-var (
-	errNoBackends = status.New(status.Unsupported, "functions of backends are not supported in this library")
-	errNoMetrics  = status.New(status.Unsupported, "metrics of the program are not supported in this library")
-)
-
-func (process) Family(capi.MetricKind, string, string) (uint64, error) { return 0, errNoMetrics }
-
-func (process) Metric(uint64, map[string]string, []float64) (uint64, error) { return 0, errNoMetrics }
-
-func (process) DeleteMetric(uint64, bool) error { return errNoMetrics }
-
-func (process) MetricValue(uint64) (float64, error) { return 0, errNoMetrics }
-
-func (process) ChangeMetric(uint64, uint32, float64) {}
+var errNoBackends = status.New(status.Unsupported, "functions of backends are not supported in this library")

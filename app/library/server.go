@@ -7,11 +7,13 @@ package main
 import "C"
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
+	"runtime/cgo"
 	"slices"
 	"strings"
 	"time"
@@ -49,15 +51,38 @@ func TRITONSERVER_ServerNew(made *cServer, o *C.TRITONSERVER_ServerOptions) cErr
 	if made == nil || o == nil {
 		return errorOf(errNull)
 	}
-	var args []string
-	for _, text := range unsafe.Slice(o.args, o.count) {
-		args = append(args, C.GoString(text))
-	}
-	s, err := newServer(args, bool(o.no_metrics))
+	s, err := newServer(arguments(o), bool(o.no_metrics))
 	if err == nil {
 		*made = cServer(capi.NewServer(s))
 	}
 	return errorOf(err)
+}
+
+func arguments(o *C.TRITONSERVER_ServerOptions) (args []string) {
+	for _, text := range unsafe.Slice(o.args, o.count) {
+		args = append(args, C.GoString(text))
+	}
+	return args
+}
+
+// NEREID_FrontNew opens the ports that options turn on, for a server that exists. NEREID_FrontDelete closes them.
+//
+//export NEREID_FrontNew
+func NEREID_FrontNew(front *C.uintptr_t, s cServer, o *C.TRITONSERVER_ServerOptions) cError {
+	return with(s, func(s *server) error {
+		f, err := s.OpenFront(context.Background(), arguments(o))
+		if err == nil {
+			*front = C.uintptr_t(cgo.NewHandle(func() { s.CloseFront(f) }))
+		}
+		return err
+	}, front != nil, o != nil)
+}
+
+//export NEREID_FrontDelete
+func NEREID_FrontDelete(front C.uintptr_t) {
+	h := cgo.Handle(front)
+	h.Value().(func())()
+	h.Delete()
 }
 
 //export TRITONSERVER_ServerStop

@@ -24,6 +24,7 @@ import (
 	"nereid/engine/httpapi"
 	"nereid/engine/instance"
 	"nereid/engine/metrics"
+	"nereid/engine/metrics/custom"
 	"nereid/engine/trace"
 )
 
@@ -113,9 +114,10 @@ type RateLimit struct {
 
 // Backends are the options of the backends.
 type Backends struct {
-	Program     string // runs as the processes of models; "": this program
-	Directory   string // holds backends written in Python; "": none
-	Agents      string // holds libraries of repository agents; "": none
+	Program     string           // runs as the processes of models; "": this program
+	Metrics     *custom.Registry // takes the metrics that models make; nil: a new one
+	Directory   string           // holds backends written in Python; "": none
+	Agents      string           // holds libraries of repository agents; "": none
 	ONNXRuntime onnxruntime.Options
 	Python      python.Options
 	Env         []string // variables that models' processes get in addition to the usual ones; see process.Environ

@@ -19,6 +19,8 @@ if [ ! -e "$venv/done" ]; then
 fi
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 python=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# The stub must find the library of this Python: that of another patch version does not fit its standard library.
+libraries=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
 server=$site/pytriton/tritonserver
 stub=$server/python_backend_stubs/$python/triton_python_backend_stub
 [ -e "$stub" ] || { echo "the wheel has no Python backend stub for Python $python" >&2; exit 1; }
@@ -92,7 +94,7 @@ dynamic_batching { }"
 fi
 mkdir -p "$dir/empty"
 echo "$server/bin/tritonserver"
-echo "LD_LIBRARY_PATH=$site/nvidia_pytriton.libs"
+echo "LD_LIBRARY_PATH=$site/nvidia_pytriton.libs:$libraries"
 echo "PYTHONPATH=$site"
 echo "PATH=$venv/bin:$PATH"
 echo "BACKENDS=$dir/backends"

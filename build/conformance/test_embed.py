@@ -104,6 +104,21 @@ def test_D078_the_state_of_the_server(printed):
     assert 'nv_inference_request_success{model="builtin_identity",version="1"} 1' in printed.splitlines()
 
 
+def test_D078_metrics_of_the_program(printed):
+    assert line(printed, "own counter") == "own counter 3.5 kind 0"
+    assert line(printed, "counter down").startswith("counter down: 3 Invalid argument: ")
+    assert line(printed, "counter set").startswith("counter set: 5 Unsupported: ")
+    assert line(printed, "taken name").startswith("taken name: 6 Already exists: ")
+    assert line(printed, "other kind") == (
+        "other kind: 3 Invalid argument: Family name already exists with different type")
+    assert line(printed, "no buckets").startswith("no buckets: 3 Invalid argument: a histogram needs its buckets")
+    shown = [text for text in printed.splitlines() if "own_" in text]
+    assert shown == [
+        "# HELP own_sizes sizes", "# TYPE own_sizes histogram", "own_sizes_count 1", "own_sizes_sum 3",
+        'own_sizes_bucket{le="1"} 0', 'own_sizes_bucket{le="10"} 1', 'own_sizes_bucket{le="+Inf"} 1',
+        "# HELP own_total what the program counts", "# TYPE own_total counter", 'own_total{kind="own"} 4']
+
+
 def test_D078_errors_have_codes_and_texts(printed):
     assert line(printed, "no repository").startswith(
         "no repository: 1 Internal: failed to stat file /nowhere: no such file or directory")
@@ -207,7 +222,7 @@ def test_D078_options_do_not_depend_on_the_locale(checks):
 
 def test_D078_null_pointers_are_refused(checks):
     lines = [text for text in checks[0].splitlines() if text.startswith("null ")]
-    assert len(lines) == 23
+    assert len(lines) == 26
     assert all(": Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
 
 

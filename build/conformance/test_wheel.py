@@ -372,7 +372,7 @@ def examples():
     return re.findall(r"```python\n(.*?)```\n\nIt prints:\n\n(.*?)\n\n", page, re.S)
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["server", "functions"])
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["server", "front end", "functions"])
 def test_B087_the_examples_of_the_documentation(python, number):
     program, printed = examples()[number]
     for port in (8000, 8001, 8002):  # others may use these

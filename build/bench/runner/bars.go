@@ -76,6 +76,7 @@ func bars(all *results) []bar {
 		{pythonStart, nil, stopTime, atMost, 0.2, 0},
 		{libraryHTTP, []int{16}, rate, ratioAtLeast, 1.2, 0},
 		{libraryWorker, []int{16}, rate, ratioAtLeast, 0.8, 0},
+		{boundHTTP, []int{16}, rate, ratioAtLeast, 1.5, 0},
 		{"recovery", nil, failsAfter, atMost, 1, 0},
 		{"recovery", nil, backAfter, atMost, 2, 0},
 		{"recovery", nil, goneAfter, atMost, 2, 0},

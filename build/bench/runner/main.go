@@ -90,6 +90,7 @@ func (b *bench) experiments() []experiment {
 		{[]string{"conv"}, b.runConv},
 		{append(namesOf(pythonLoads()), blsPython, pythonStart), b.runPython},
 		{[]string{libraryHTTP, libraryWorker}, b.runLibrary},
+		{[]string{boundHTTP}, b.runBound},
 		{[]string{"recovery"}, b.runRecovery},
 	}
 }

@@ -84,7 +84,10 @@ static void pointers(TRITONSERVER_ServerOptions *o) {
   TRITONSERVER_InferenceRequest *q;
   TRITONSERVER_Message *m;
   TRITONSERVER_Metrics *metrics;
+  TRITONSERVER_MetricFamily *family;
+  TRITONSERVER_Metric *metric;
   TRITONSERVER_Server *made;
+  double value;
   bool is;
   uint32_t n;
   const char *text;
@@ -108,6 +111,9 @@ static void pointers(TRITONSERVER_ServerOptions *o) {
   refused("null InferenceRequestId", TRITONSERVER_InferenceRequestId(NULL, &text));
   refused("null ServerInferAsync", TRITONSERVER_ServerInferAsync(server, NULL, NULL));
   refused("null InferenceResponseOutputCount", TRITONSERVER_InferenceResponseOutputCount(NULL, &n));
+  refused("null MetricFamilyNew", TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, NULL, ""));
+  refused("null MetricNew", TRITONSERVER_MetricNew(&metric, NULL, NULL, 0));
+  refused("null MetricValue", TRITONSERVER_MetricValue(NULL, &value));
   refused("null SetServerId", TRITONSERVER_ServerOptionsSetServerId(o, NULL));
   refused("null SetLogFile", TRITONSERVER_ServerOptionsSetLogFile(NULL, "file"));
   refused("null SetBackendConfig", TRITONSERVER_ServerOptionsSetBackendConfig(o, NULL, "key", NULL));

@@ -220,11 +220,60 @@ static void print_metrics(void) {
   must(TRITONSERVER_MetricsDelete(m));
 }
 
+static TRITONSERVER_MetricFamily *counters, *sizes;
+static TRITONSERVER_Metric *counter, *histogram;
+
+// own_metrics makes metrics before there is a server.
+static void own_metrics(void) {
+  TRITONSERVER_MetricFamily *same, *family;
+  TRITONSERVER_Metric *also;
+  TRITONSERVER_MetricArgs *args;
+  TRITONSERVER_MetricKind kind;
+  const double buckets[] = {1, 10};
+  double value;
+  TRITONSERVER_Parameter *label = TRITONSERVER_ParameterNew("kind", TRITONSERVER_PARAMETER_STRING, "own");
+  const TRITONSERVER_Parameter *labels[] = {label};
+  must(TRITONSERVER_MetricFamilyNew(&counters, TRITONSERVER_METRIC_KIND_COUNTER, "own_total", "what the program counts"));
+  must(TRITONSERVER_MetricFamilyNew(&same, TRITONSERVER_METRIC_KIND_COUNTER, "own_total", "what the program counts"));
+  must(TRITONSERVER_MetricNew(&counter, counters, labels, 1));
+  must(TRITONSERVER_MetricNew(&also, same, labels, 1));
+  must(TRITONSERVER_MetricIncrement(counter, 2));
+  must(TRITONSERVER_MetricIncrement(also, 1.5));
+  must(TRITONSERVER_MetricValue(counter, &value));
+  must(TRITONSERVER_GetMetricKind(also, &kind));
+  printf("own counter %g kind %d\n", value, kind);
+  must(TRITONSERVER_MetricDelete(also));
+  must(TRITONSERVER_MetricFamilyDelete(same));
+  refused("counter down", TRITONSERVER_MetricIncrement(counter, -1));
+  refused("counter set", TRITONSERVER_MetricSet(counter, 1));
+  refused("taken name", TRITONSERVER_MetricFamilyNew(&family, kind, "nv_inference_count", ""));
+  refused("other kind", TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "own_total", ""));
+
+  must(TRITONSERVER_MetricFamilyNew(&sizes, TRITONSERVER_METRIC_KIND_HISTOGRAM, "own_sizes", "sizes"));
+  refused("no buckets", TRITONSERVER_MetricNew(&histogram, sizes, NULL, 0));
+  must(TRITONSERVER_MetricArgsNew(&args));
+  must(TRITONSERVER_MetricArgsSetHistogram(args, buckets, 2));
+  must(TRITONSERVER_MetricNewWithArgs(&histogram, sizes, NULL, 0, args));
+  must(TRITONSERVER_MetricArgsDelete(args));
+  must(TRITONSERVER_MetricObserve(histogram, 3));
+  must(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "own_gone", "is deleted"));
+  must(TRITONSERVER_MetricFamilyDelete(family));
+  TRITONSERVER_ParameterDelete(label);
+}
+
+static void delete_own_metrics(void) {
+  must(TRITONSERVER_MetricDelete(histogram));
+  must(TRITONSERVER_MetricDelete(counter));
+  must(TRITONSERVER_MetricFamilyDelete(sizes));
+  must(TRITONSERVER_MetricFamilyDelete(counters));
+}
+
 int main(int argc, char **argv) {
   uint32_t major, minor;
   must(TRITONSERVER_ApiVersion(&major, &minor));
   printf("api %u.%u\n", major, minor);
 
+  own_metrics();
   TRITONSERVER_ServerOptions *o = new_options("/nowhere");
   refused("no repository", TRITONSERVER_ServerNew(&server, o));
   must(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 0));
@@ -269,6 +318,7 @@ int main(int argc, char **argv) {
   print_message("statistics", m);
   must(TRITONSERVER_ServerModelIndex(server, TRITONSERVER_INDEX_FLAG_READY, &m));
   print_message("index", m);
+  must(TRITONSERVER_MetricIncrement(counter, 0.5));
   print_metrics();
   ask_from_threads("builtin_identity");
   ask_from_callbacks();
@@ -278,6 +328,7 @@ int main(int argc, char **argv) {
   printf("live after stop %d\n", live);
   must(TRITONSERVER_ServerDelete(server));
   must(TRITONSERVER_ResponseAllocatorDelete(allocator));
+  delete_own_metrics();
   printf("done\n");
   return 0;
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import contextlib
 import ctypes
 import functools
 import json
@@ -20,17 +21,30 @@ from ._library import InvalidArgumentError, c, check, error, make, message
 PAUSE = 200
 
 
+@contextlib.contextmanager
+def _options(arguments):
+    options = make(c.ServerOptionsNew)
+    try:
+        for argument in arguments:
+            c.ServerOptionsAdd(options, argument.encode())
+        yield options
+    finally:
+        c.ServerOptionsDelete(options)
+
+
+def open_front(handle, arguments):
+    """Opens ports of a server, and returns what closes them."""
+    handle.must_run()
+    with _options(arguments) as options:
+        return make(c.FrontNew, handle.pointer, options)
+
+
 class Handle:
     """A server of the library. It is stopped when the program ends, and freed when its last call is."""
 
     def __init__(self, arguments):
-        options = make(c.ServerOptionsNew)
-        try:
-            for argument in arguments:
-                c.ServerOptionsAdd(options, argument.encode())
+        with _options(arguments) as options:
             self.pointer = make(c.ServerNew, options)
-        finally:
-            c.ServerOptionsDelete(options)
         self.stopped = False
         _running.add(self)
 

@@ -76,6 +76,13 @@ _FUNCTIONS = {
     "TRITONSERVER_ServerMetrics": [_P, _OUT],
     "TRITONSERVER_MetricsFormatted": [_P, c_int, POINTER(c_void_p), POINTER(c_size_t)],
     "TRITONSERVER_MetricsDelete": [_P],
+    "TRITONSERVER_MetricFamilyNew": [_OUT, c_int, _S, _S],
+    "TRITONSERVER_MetricFamilyDelete": [_P],
+    "TRITONSERVER_MetricNew": [_OUT, _P, POINTER(c_void_p), _U64],
+    "TRITONSERVER_MetricDelete": [_P],
+    "TRITONSERVER_MetricValue": [_P, POINTER(c_double)],
+    "TRITONSERVER_MetricIncrement": [_P, c_double],
+    "TRITONSERVER_MetricSet": [_P, c_double],
     "TRITONSERVER_MessageSerializeToJson": [_P, POINTER(c_void_p), POINTER(c_size_t)],
     "TRITONSERVER_MessageDelete": [_P],
     "TRITONSERVER_LogMessage": [c_int, _S, c_int, _S],
@@ -100,6 +107,7 @@ _FUNCTIONS = {
     "TRITONSERVER_InferenceResponseParameter": [_P, _U32, POINTER(_S), POINTER(c_int), POINTER(c_void_p)],
     "NEREID_RequestAddInputs": [_P, _S, _U32],
     "NEREID_Infer": [_P, _S, _I64, _S, _U32, _I64, _P, _U64],
+    "NEREID_FrontNew": [_OUT, _P, _P],
     "NEREID_CallNew": [_OUT, _P, _P, c_int, _U64],
 }
 _OTHERS = {
@@ -113,6 +121,7 @@ _OTHERS = {
     "NEREID_CallNext": (c_int, [_P, _I64, _OUT]),
     "NEREID_CallCancel": (None, [_P]),
     "NEREID_CallDelete": (None, [_P]),
+    "NEREID_FrontDelete": (None, [_P]),
     "NEREID_ServerOptionsAdd": (None, [_P, _S]),
 }
 # These are called for each request and return at once, so the interpreter's lock is kept.

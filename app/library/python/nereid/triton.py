@@ -247,6 +247,8 @@ class Triton:
             if self._handle is not None:
                 return
             self._ended.clear()
+            if self._workspace is not None:
+                os.makedirs(self._workspace, exist_ok=True)
             self._folder = tempfile.mkdtemp(prefix="nereid-", dir=self._workspace)
             self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             try:

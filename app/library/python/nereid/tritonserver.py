@@ -14,13 +14,15 @@ from ._library import (
     UnavailableError, UnknownError, UnsupportedError,
 )
 from ._library import c, check
+from ._metrics import Metric, MetricFamily, MetricKind
 from ._tensor import DataType, MemoryType, Tensor
 
 __all__ = ["AlreadyExistsError", "CancelledError", "DataType", "InferenceRequest", "InferenceResponse",
            "InstanceGroupKind", "InternalError", "InvalidArgumentError", "LogFormat", "LogLevel", "LogMessage",
-           "MemoryType", "MetricFormat", "Model", "ModelBatchFlag", "ModelControlMode", "ModelLoadDeviceLimit",
-           "ModelTxnPropertyFlag", "NotFoundError", "Options", "RateLimitMode", "RateLimiterResource", "Server",
-           "Tensor", "TritonError", "UnavailableError", "UnknownError", "UnsupportedError"]
+           "MemoryType", "Metric", "MetricFamily", "MetricFormat", "MetricKind", "Model", "ModelBatchFlag",
+           "ModelControlMode", "ModelLoadDeviceLimit", "ModelTxnPropertyFlag", "NotFoundError", "Options",
+           "RateLimitMode", "RateLimiterResource", "Server", "Tensor", "TritonError", "UnavailableError",
+           "UnknownError", "UnsupportedError"]
 
 
 class ModelControlMode(enum.IntEnum):

@@ -1,4 +1,4 @@
-// Metrics that a backend makes. The server keeps their values.
+// Metrics that a backend or a program makes. The server keeps their values.
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,8 @@ typedef TRITONSERVER_Metric metric;
 typedef TRITONSERVER_MetricArgs metric_args;
 
 error TRITONSERVER_MetricFamilyNew(family **f, int kind, const char *name, const char *description) {
+  NEED(name, "name of the metric family");
+  NEED(description, "description of the metric family");
   if (kind < METRIC_COUNTER || kind > METRIC_HISTOGRAM)
     return new_error(CODE_INVALID_ARG, "unknown kind %d of the metric family %s", kind, name);
   uint64_t number = 0;
@@ -46,6 +48,7 @@ error TRITONSERVER_MetricFamilyDelete(family *f) {
 }
 
 error TRITONSERVER_GetMetricFamilyKind(family *f, int *kind) {
+  NEED(f, "metric family");
   *kind = f->kind;
   return NULL;
 }
@@ -57,6 +60,8 @@ error TRITONSERVER_MetricArgsNew(metric_args **a) {
 }
 
 error TRITONSERVER_MetricArgsSetHistogram(metric_args *a, const double *buckets, uint64_t count) {
+  NEED(a, "metric arguments");
+  if (count > 0) NEED(buckets, "buckets");
   a->buckets = must_have(realloc(a->buckets, (count + 1) * sizeof *buckets));
   if (count > 0) memcpy(a->buckets, buckets, count * sizeof *buckets);
   a->bucket_count = count;
@@ -72,10 +77,12 @@ error TRITONSERVER_MetricArgsDelete(metric_args *a) {
 
 error TRITONSERVER_MetricNewWithArgs(
     metric **m, family *f, const TRITONSERVER_Parameter **labels, uint64_t count, const metric_args *a) {
+  NEED(f, "metric family");
+  if (count > 0) NEED(labels, "labels");
   if (f->kind == METRIC_HISTOGRAM && (a == NULL || a->kind != METRIC_HISTOGRAM))
     return new_error(CODE_INVALID_ARG, "a histogram needs its buckets; set them by TRITONSERVER_MetricArgsSetHistogram");
   for (uint64_t i = 0; i < count; i++)
-    if (labels[i]->type != PARAMETER_STRING)
+    if (labels[i] == NULL || labels[i]->type != PARAMETER_STRING)
       return new_error(CODE_INVALID_ARG, "Parameter labels must be strings");
   uint64_t number = 0;
   error e = host_metric_new(f->number, labels, count, a == NULL ? NULL : a->buckets, a == NULL ? 0 : a->bucket_count,
@@ -99,12 +106,14 @@ error TRITONSERVER_MetricDelete(metric *m) {
 }
 
 error TRITONSERVER_MetricValue(metric *m, double *value) {
+  NEED(m, "metric");
   if (m->kind == METRIC_HISTOGRAM)
     return new_error(CODE_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value");
   return host_metric_value(m->number, value);
 }
 
 error TRITONSERVER_MetricIncrement(metric *m, double value) {
+  NEED(m, "metric");
   if (m->kind == METRIC_HISTOGRAM)
     return new_error(CODE_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Increment");
   if (m->kind == METRIC_COUNTER && value < 0)
@@ -115,6 +124,7 @@ error TRITONSERVER_MetricIncrement(metric *m, double value) {
 }
 
 error TRITONSERVER_MetricSet(metric *m, double value) {
+  NEED(m, "metric");
   if (m->kind != METRIC_GAUGE)
     return new_error(CODE_UNSUPPORTED, "only metrics of kind TRITONSERVER_METRIC_KIND_GAUGE support Set");
   host_metric_change(m->number, 2, value);
@@ -122,6 +132,7 @@ error TRITONSERVER_MetricSet(metric *m, double value) {
 }
 
 error TRITONSERVER_MetricObserve(metric *m, double value) {
+  NEED(m, "metric");
   if (m->kind != METRIC_HISTOGRAM)
     return new_error(CODE_UNSUPPORTED, "only metrics of kind TRITONSERVER_METRIC_KIND_HISTOGRAM support Observe");
   host_metric_change(m->number, 3, value);
@@ -129,6 +140,7 @@ error TRITONSERVER_MetricObserve(metric *m, double value) {
 }
 
 error TRITONSERVER_GetMetricKind(metric *m, int *kind) {
+  NEED(m, "metric");
   *kind = m->kind;
   return NULL;
 }
