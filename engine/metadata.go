@@ -42,7 +42,7 @@ func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMe
 	if platform == "" {
 		platform = cfg.GetBackend()
 	}
-	versions := e.versionsOf(name)
+	versions := readyVersions(e.models.Model(name))
 	if version > 0 { // as Triton: only the requested version is listed
 		versions = []string{strconv.FormatInt(version, 10)}
 	}
@@ -67,9 +67,8 @@ func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMe
 	return meta, nil
 }
 
-func (e *Engine) versionsOf(name string) []string {
+func readyVersions(s lifecycle.ModelStatus, _ bool) []string {
 	var all []string
-	s, _ := e.models.Model(name)
 	for _, v := range s.Versions {
 		if v.State == lifecycle.Ready {
 			all = append(all, strconv.FormatInt(v.Version, 10))

@@ -29,6 +29,8 @@ type rig struct {
 	readings []history.Reading
 }
 
+func (r *rig) Activity() <-chan struct{} { return nil }
+
 func (r *rig) Snapshots(dst []stats.Snapshot) []stats.Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,6 +16,8 @@ import (
 type Source interface {
 	// Snapshots copies the counters of every loaded version, reusing dst's memory.
 	Snapshots(dst []stats.Snapshot) []stats.Snapshot
+	// Activity returns a channel that receives when anything happens that is not in snapshots made before the call.
+	Activity() <-chan struct{}
 }
 
 // Sink is what a Recorder needs of the store. Its methods do not wait.
@@ -39,8 +41,10 @@ const (
 	// spanEvery is how often the spans of loaded versions are stored while there are requests or loads, and
 	// idleSpanEvery while there are none: each time writes to the disk. A crash shortens a span by up to that much.
 	spanEvery, idleSpanEvery = 15 * time.Second, 15 * time.Minute
-	// recentSeconds is how far Recent goes back.
+	// recentSeconds is how far Recent goes back. After as many seconds in which nothing happened, Run rests.
 	recentSeconds = 60
+	// restEvery is how often a resting Run looks, so that alerts see the readings of the machine.
+	restEvery = 10 * time.Second
 )
 
 // Recorder records a Source. Its methods are safe for concurrent use, but Run runs once.
@@ -50,10 +54,12 @@ type Recorder struct {
 	prev, next []stats.Snapshot // used by Run's goroutine only, as are the following
 	dropped    uint64
 	active     bool // there was a request or a load since the spans were stored
+	busy       bool // in the last tick there was a request or a load, or requests waited
 
 	mu        sync.Mutex // guards the following; not held while listeners or the sink are called
 	source    Source
 	versions  map[key]*version
+	resting   bool // nothing has happened since the last tick
 	listeners []*Listener
 }
 
@@ -111,20 +117,31 @@ func (r *Recorder) listening() []*Listener {
 	return r.listeners
 }
 
-// Run records every second until ctx is done, then the rest of the last second. The caller closes the store after it.
+// Run records every second until ctx is done, then the rest of the last second. After a minute in which nothing happened
+// it leaves out seconds until something happens. The caller closes the store after it.
 func (r *Recorder) Run(ctx context.Context) error {
-	timer := time.NewTimer(untilNextSecond(time.Now()))
+	timer := time.NewTimer(untilNext(time.Second, time.Now()))
 	defer timer.Stop()
-	lastSpans := time.Now()
+	lastSpans, lastActive := time.Now(), time.Now()
+	var activity <-chan struct{} // not nil while it rests
 	for {
 		select {
 		case <-ctx.Done():
 			r.recordSpans(r.tick(time.Now().Truncate(time.Second)))
 			return nil
+		case <-activity: // what happened belongs to the second that runs now
+			activity, lastActive = nil, time.Now()
+			r.rest(false)
+			timer.Reset(untilNext(time.Second, lastActive))
+			continue
 		case <-timer.C:
 		}
 		now := time.Now()
+		next := r.activity()
 		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that has just ended
+		if r.busy || len(gone) > 0 {
+			lastActive = now
+		}
 		if age := now.Sub(lastSpans); age >= idleSpanEvery || age >= spanEvery && r.active {
 			r.recordSpans(gone)
 			r.reportDropped()
@@ -132,12 +149,46 @@ func (r *Recorder) Run(ctx context.Context) error {
 		} else if len(gone) > 0 {
 			r.sink.RecordSpans(gone)
 		}
-		timer.Reset(untilNextSecond(now))
+		wait := time.Second
+		if activity = nil; next != nil && now.Sub(lastActive) > recentSeconds*time.Second {
+			activity, wait = next, restEvery
+		}
+		r.rest(activity != nil)
+		timer.Reset(untilNext(wait, now))
 	}
 }
 
-func untilNextSecond(now time.Time) time.Duration {
-	return time.Second - time.Duration(now.Nanosecond()) + time.Millisecond
+// untilNext returns how long it is to the next multiple of d, and a bit more.
+func untilNext(d time.Duration, now time.Time) time.Duration {
+	return now.Truncate(d).Add(d + time.Millisecond).Sub(now)
+}
+
+// rest begins or ends a rest. Versions are loaded until its end.
+func (r *Recorder) rest(begins bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.catchUp()
+	r.resting = begins
+}
+
+// catchUp adds the seconds that a rest left out, up to now, to the time in which versions are loaded. r.mu is held.
+func (r *Recorder) catchUp() {
+	if r.resting {
+		now := time.Now().Truncate(time.Second).UnixMicro()
+		for _, v := range r.versions {
+			v.toUS = max(v.toUS, now)
+		}
+	}
+}
+
+// activity returns the channel of the source, nil without a source.
+func (r *Recorder) activity() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.source == nil {
+		return nil
+	}
+	return r.source.Activity()
 }
 
 // tick records what happened since the last tick as the second that begins at start. It returns the spans of versions
@@ -146,6 +197,7 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 	r.mu.Lock()
 	src := r.source
 	r.mu.Unlock()
+	r.busy = false
 	if src == nil {
 		return nil
 	}
@@ -167,7 +219,9 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 		if !idle(&d) {
 			busy = append(busy, d)
 		}
+		r.busy = r.busy || next.Pending > 0 || !found
 	}
+	r.busy = r.busy || len(busy) > 0
 	r.mu.Lock()
 	gone = r.update(sec)
 	r.mu.Unlock()
@@ -251,6 +305,7 @@ func (r *Recorder) reportDropped() {
 func (r *Recorder) Loaded() []store.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.catchUp()
 	out := make([]store.Span, 0, len(r.versions))
 	for k, v := range r.versions {
 		out = append(out, v.span(k))
@@ -263,6 +318,7 @@ func (r *Recorder) Loaded() []store.Span {
 func (r *Recorder) Recent(model string, number int64) (seconds []store.Sample, endUS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.catchUp()
 	v := r.versions[key{model, number}]
 	if v == nil {
 		return nil, 0

@@ -18,12 +18,26 @@ import (
 type fakeSource struct {
 	mu    sync.Mutex
 	snaps []stats.Snapshot
+	next  chan struct{} // of Activity
 }
 
 func (f *fakeSource) set(snaps ...stats.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.snaps = snaps
+	if f.next != nil {
+		close(f.next)
+		f.next = nil
+	}
+}
+
+func (f *fakeSource) Activity() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next == nil {
+		f.next = make(chan struct{})
+	}
+	return f.next
 }
 
 func (f *fakeSource) Snapshots(dst []stats.Snapshot) []stats.Snapshot {
@@ -233,9 +247,54 @@ func TestSpansOfIdleVersionsAreSeldomStored(t *testing.T) {
 		}
 		src.set(snapshot("a", 1, 1, 8))
 		n, last := pass(spanEvery + 2*time.Second)
-		if now := time.Now().UnixMicro(); n != 1 || last < now-spanEvery.Microseconds() {
+		if now := time.Now().UnixMicro(); n != 1 || last < now-(spanEvery+2*time.Second).Microseconds() {
 			t.Errorf("after a request, spans are stored %d times and end %d us ago; want once in %v", n, now-last,
 				spanEvery)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAnIdleServerIsSeldomLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, sink := &fakeSource{}, &fakeSink{}
+		src.set(snapshot("a", 1, 1, 8))
+		r := New(src, sink)
+		looks := 0
+		defer r.Listen(Listener{Second: func(Second) { looks++ }})()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(2 * time.Minute)
+		if looks < 60 || looks > 75 {
+			t.Errorf("%d seconds are recorded in the first two minutes, want each of the first one", looks)
+		}
+		looks = 0
+		time.Sleep(time.Hour + 2500*time.Millisecond)
+		if looks > 361 {
+			t.Errorf("%d seconds of an idle hour are looked at, want one of ten", looks)
+		}
+		now := time.Now().Truncate(time.Second).UnixMicro()
+		if _, end := r.Recent("a", 1); end != now {
+			t.Errorf("the last minute of an idle version ended %d us ago", now-end)
+		}
+
+		src.set(snapshot("a", 1, 1, 20)) // in the middle of a second, in a rest
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p := sink.samples[len(sink.samples)-1]; p.Requests != 12 || p.StartUS != now {
+			t.Errorf("a request after a rest is recorded as %d requests, %d us late", p.Requests, p.StartUS-now)
+		}
+		time.Sleep(2 * time.Minute) // it rests again
+		src.set()
+		unloaded := time.Now().Truncate(time.Second).UnixMicro()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p := sink.spans[len(sink.spans)-1]; p.ToUS != unloaded {
+			t.Errorf("a version unloaded after a rest was loaded until %d us before", unloaded-p.ToUS)
 		}
 		cancel()
 		if err := <-done; err != nil {

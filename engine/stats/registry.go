@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 type key struct {
@@ -18,22 +19,52 @@ type Registry struct {
 	versions map[key]*Version // guarded by mu, as is epoch
 	epoch    uint64
 	keep     Detail
+	activity *activity
 }
 
 // NewRegistry returns an empty registry. The zero Detail keeps only sums of latencies.
 func NewRegistry(keep Detail) *Registry {
-	return &Registry{versions: map[key]*Version{}, keep: keep}
+	return &Registry{versions: map[key]*Version{}, keep: keep, activity: &activity{next: make(chan struct{}, 1)}}
+}
+
+// activity lets one goroutine sleep until something is counted.
+type activity struct {
+	awaited atomic.Bool
+	next    chan struct{} // capacity 1
+}
+
+// note is called after something was counted.
+func (a *activity) note() {
+	if a.awaited.Load() && a.awaited.Swap(false) {
+		select {
+		case a.next <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Activity returns a channel that receives at the next request, at its begin or its end, and when a version is added
+// or removed. What is not in a snapshot that is made after the call is received. Only one goroutine may use it.
+func (g *Registry) Activity() <-chan struct{} {
+	select {
+	case <-g.activity.next:
+	default:
+	}
+	g.activity.awaited.Store(true)
+	return g.activity.next
 }
 
 // Version returns the statistics of a version. If it has none, they start with a new epoch.
 func (g *Registry) Version(model string, version int64) *Version {
+	defer g.activity.note()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := key{model, version}
 	v := g.versions[k]
 	if v == nil {
 		g.epoch++
-		v = &Version{model: model, version: version, epoch: g.epoch, keep: g.keep}
+		v = &Version{model: model, version: version, epoch: g.epoch, keep: g.keep,
+			activity: g.activity}
 		g.versions[k] = v
 	}
 	return v
@@ -41,6 +72,7 @@ func (g *Registry) Version(model string, version int64) *Version {
 
 // Remove removes the statistics of a version that is unloaded.
 func (g *Registry) Remove(model string, version int64) {
+	defer g.activity.note()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.versions, key{model, version})

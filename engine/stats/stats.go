@@ -102,7 +102,8 @@ type Version struct {
 	tags    atomic.Pointer[[]string]
 	load    atomic.Int64 // nanoseconds
 
-	keep Detail
+	keep     Detail
+	activity *activity // of the registry
 
 	mu     sync.Mutex
 	c      Counters // guarded by mu
@@ -110,7 +111,10 @@ type Version struct {
 }
 
 // Admitted counts a request that has joined the queue.
-func (v *Version) Admitted() { v.pending.Add(1) }
+func (v *Version) Admitted() {
+	v.pending.Add(1)
+	v.activity.note()
+}
 
 // Pending returns the number of requests in the queue.
 func (v *Version) Pending() int64 { return v.pending.Load() }
@@ -129,6 +133,7 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	in, run, out := r.Times.Input.Sub(r.Times.Taken), r.Times.Output.Sub(r.Times.Input), now.Sub(r.Times.Output)
 	b := r.Batch
 
+	defer v.activity.note()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if resp.Err != nil {
@@ -236,6 +241,7 @@ func (v *Version) CacheMiss(d time.Duration) {
 // Refused counts a request that the scheduler did not admit, and that has no response.
 func (v *Version) Refused(r *infer.Request, reason Reason) {
 	whole := infer.Now().Sub(r.Times.Arrived)
+	defer v.activity.note()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.c.Fail.add(whole)
