@@ -169,8 +169,12 @@ func (w *Watch) version(k key) *watched {
 // second applies the rules to a second that has ended.
 func (w *Watch) second(ctx context.Context, s history.Second) {
 	w.mu.Lock()
+	before := w.nowUS
 	w.nowUS = s.StartUS + time.Second.Microseconds()
 	w.mu.Unlock()
+	if before-w.nowUS > setBack.Microseconds() {
+		w.forgetTimes()
+	}
 	memory := w.readings(s.StartUS)
 	loaded := make(map[key]bool, len(s.Samples))
 	for i := range s.Samples {
@@ -208,6 +212,18 @@ func (w *Watch) second(ctx context.Context, s history.Second) {
 		served := a.Kind == Version && loaded[key{a.Model, a.Version}]
 		return !served && w.nowUS-a.knownUS > forgets.Microseconds()
 	})
+}
+
+// forgetTimes drops all that has a time, after the clock was set back: the times are in the future. Alerts stay open.
+func (w *Watch) forgetTimes() {
+	clear(w.versions)
+	clear(w.comparisons)
+	clear(w.baselines)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.open {
+		a.SinceUS, a.knownUS, a.clearUS = min(a.SinceUS, w.nowUS), w.nowUS, 0
+	}
 }
 
 // forget drops what was dismissed of a version.

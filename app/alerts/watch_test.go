@@ -375,3 +375,27 @@ func TestAnIdleVersionIsComparedAgainWhenItHasRequests(t *testing.T) {
 		r.want("twice as slow", Version)
 	})
 }
+
+func TestTheClockMayBeSetBack(t *testing.T) {
+	run(t, func(r *rig) {
+		r.load(1)
+		r.serve(70, 1, 9, always(time.Millisecond))
+		r.want("nearly all fail", Failures)
+		now := time.Now().Truncate(time.Second)
+		second := func(n int) {
+			at := now.AddDate(-10, 0, 0).Add(time.Duration(n) * time.Second)
+			r.watch.second(r.t.Context(), history.Second{StartUS: at.UnixMicro(), Pending: []int64{0},
+				Samples: []store.Sample{{Model: "m", Version: 1, Requests: 10, Successes: 10}}})
+		}
+		for n := range 100 {
+			second(n)
+		}
+		if n := len(r.watch.versions[key{"m", 1}].seconds); n != 60 {
+			t.Errorf("%d seconds are kept, want 60", n)
+		}
+		for n := range 30 {
+			second(100 + n)
+		}
+		r.want("all succeed for two minutes by the new clock")
+	})
+}

@@ -302,3 +302,28 @@ func TestAnIdleServerIsSeldomLookedAt(t *testing.T) {
 		}
 	})
 }
+
+func TestTheClockMayBeSetBack(t *testing.T) {
+	src := &fakeSource{}
+	r := New(src, &fakeSink{})
+	wrong := time.Unix(2_000_000_000, 0)
+	for i := range uint64(30) {
+		src.set(snapshot("a", 1, 1, 4*(i+1)))
+		r.tick(wrong.Add(time.Duration(i) * time.Second))
+	}
+	base := time.Unix(1_700_000_000, 0)
+	var gone []store.Span
+	for i := range uint64(90) {
+		src.set(snapshot("a", 1, 1, 200+4*i))
+		gone = append(gone, r.tick(base.Add(time.Duration(i)*time.Second))...)
+	}
+	if got, end := r.Recent("a", 1); len(got) != 60 || end != base.Add(90*time.Second).UnixMicro() {
+		t.Errorf("Recent = %d seconds up to %d; want the last 60 by the new clock", len(got), end)
+	}
+	before := store.Span{Model: "a", Version: 1, FromUS: wrong.UnixMicro(),
+		ToUS: wrong.Add(30 * time.Second).UnixMicro()}
+	now := store.Span{Model: "a", Version: 1, FromUS: base.UnixMicro(), ToUS: base.Add(90 * time.Second).UnixMicro()}
+	if len(gone) != 1 || gone[0] != before || r.Loaded()[0] != now {
+		t.Errorf("spans %v and %v, want one by each clock", gone, r.Loaded())
+	}
+}
