@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -54,6 +54,7 @@ help:
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
 	@echo "  make package-arm64   those of nereid for arm64, with a cross compiler, in build/bin/packages-arm64"
 	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
+	@echo "  make image-arm64, image-pytorch   that image for arm64, in the same layout; one with PyTorch for CPUs"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
 	@echo "Generated files:"
@@ -75,8 +76,8 @@ help:
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
 	@echo "  make test-package   install the packages into a clean Debian and use them; as root (300 MB, once)"
-	@echo "  make test-arm64     serve models-sample from the package for arm64, emulated by qemu (140 MB, once)"
-	@echo "  make test-image     start the container image with crun, as Triton's is started; as root"
+	@echo "  make test-arm64     serve models-sample from the package and the image for arm64, emulated by qemu (300 MB, once)"
+	@echo "  make test-image     start the container images with crun, as Triton's is started; as root (600 MB, once)"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---
@@ -198,23 +199,41 @@ $(ARM64)/root.tar:
 	@mkdir -p $(@D)
 	mmdebstrap --variant=extract --architectures=arm64 --include=libstdc++6,python3-minimal,python3-numpy,coreutils,dash \
 	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev bookworm $@
-test-arm64: package-arm64 setup-python $(ARM64)/root.tar
-	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
+test-arm64: package-arm64 image-arm64 setup-python $(ARM64)/root.tar
+	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image $(PY) -m pytest build/conformance/arm64.py -q -rP
 
 # What the program needs of Debian, with Python for Python models; the user, the folder of the models, and no package lists.
-IMAGE_BASE := $(CACHE)/image-base.tar
-$(IMAGE_BASE):
+IMAGE_BASE := $(CACHE)/image-base
+IMAGE_PACKAGES := libstdc++6,python3,python3-numpy,ca-certificates
+WITHOUT_DOCS := --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+  --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright'
+$(IMAGE_BASE)-pytorch.tar: IMAGE_PACKAGES := $(IMAGE_PACKAGES),python3-torch
+$(IMAGE_BASE).tar $(IMAGE_BASE)-pytorch.tar:
 	build/setup/system.sh image
-	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=minbase --include=libstdc++6,python3,python3-numpy,ca-certificates \
-	  --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-	  --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=minbase --include=$(IMAGE_PACKAGES) $(WITHOUT_DOCS) \
 	  --customize-hook='chroot "$$1" useradd --uid 1000 --user-group --home-dir /var/lib/nereid --create-home --skel /nonexistent --shell /usr/sbin/nologin triton-server' \
 	  --customize-hook='mkdir "$$1/models" && rm -rf "$$1"/etc/apt/sources.list*' --skip=output/dev bookworm $@
-image: package $(IMAGE_BASE)
-	rm -rf build/bin/image; cd build/image && go run . -epoch "$$(git log -1 --format=%ct)" -version "$(VERSION)" -base $(abspath $(IMAGE_BASE)) \
-	  -program $(CURDIR)/build/bin/packages/nereid-[0-9]*.tar.gz -out $(CURDIR)/build/bin/image
-test-image: image setup-python
-	IMAGE=build/bin/image unshare --net --mount $(PY) -m pytest build/conformance/image.py -q -rP
+# Nothing of another architecture runs here, so packages are unpacked and not configured. The script does what the image
+# needs of their configuration.
+$(IMAGE_BASE)-arm64.tar: build/image/configure.sh
+	build/setup/system.sh arm64
+	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=extract --architectures=arm64 $(WITHOUT_DOCS) \
+	  --include=base-files,base-passwd,coreutils,dash,$(IMAGE_PACKAGES) --extract-hook=$< --skip=output/dev bookworm $@
+# $(1): the program's archive, $(2): the base, $(3): the layout, $(4): the architecture
+make_image = cd build/image && go run . -epoch "$$(git log -1 --format=%ct)" -version "$(VERSION)" -base $(abspath $(2)) \
+  -program $(CURDIR)/$(1) -out $(CURDIR)/$(3) -arch $(4)
+image: package $(IMAGE_BASE).tar
+	rm -rf build/bin/image
+	$(call make_image,build/bin/packages/nereid-[0-9]*.tar.gz,$(IMAGE_BASE).tar,build/bin/image,amd64)
+image-pytorch: package $(IMAGE_BASE)-pytorch.tar
+	rm -rf build/bin/image-pytorch
+	$(call make_image,build/bin/packages/nereid-[0-9]*.tar.gz,$(IMAGE_BASE)-pytorch.tar,build/bin/image-pytorch,amd64)
+# The layout of make image may have both architectures.
+image-arm64: package-arm64 $(IMAGE_BASE)-arm64.tar
+	$(call make_image,build/bin/packages-arm64/nereid-[0-9]*.tar.gz,$(IMAGE_BASE)-arm64.tar,build/bin/image,arm64)
+test-image: image image-pytorch setup-python
+	IMAGE=build/bin/image IMAGE_PYTORCH=build/bin/image-pytorch \
+	  unshare --net --mount $(PY) -m pytest build/conformance/image.py -q -rP
 
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen

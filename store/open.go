@@ -49,8 +49,8 @@ func dsn(path, params string) string {
 }
 
 const (
-	writerParams = "_journal_mode=WAL&_busy_timeout=5000&_synchronous=NORMAL&_auto_vacuum=incremental" +
-		"&_txlock=immediate&_foreign_keys=1"
+	newParams    = "_journal_mode=WAL&_busy_timeout=5000&_auto_vacuum=incremental&_txlock=immediate&_foreign_keys=1"
+	writerParams = newParams + "&_synchronous=NORMAL"
 	readerParams = "_busy_timeout=5000&_query_only=1"
 	probeParams  = "_busy_timeout=5000"
 )
@@ -94,8 +94,8 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		warnings = append(warnings, fmt.Sprintf("database %s is %s: it was set aside as %s and a new one started; "+
 			"earlier history and settings are in the old file", path, why, aside))
 	}
-	if err := createPrivate(path); err != nil {
-		return nil, fmt.Errorf("database %s: %w; choose another folder with --data-dir", path, err)
+	if err := create(ctx, path, steps); err != nil {
+		return nil, err
 	}
 	w := openDB(dsn(path, writerParams), 1)
 	if err := migrate(ctx, w, steps); err != nil {
@@ -120,8 +120,39 @@ func OpenMemory(ctx context.Context, o Options) (*Store, error) {
 	return start(ctx, "", db, db, o, []string{warning})
 }
 
-// createPrivate makes an empty file that only its owner can read, unless the file exists. SQLite gives its other files
-// the same mode.
+// newSuffix names a database that is being made.
+const newSuffix = "-new"
+
+// create makes a database that only its owner can read, unless the file exists. SQLite gives its other files the same
+// mode. SQLite would sync each step to the disk; this makes the whole database under another name, and syncs it once.
+func create(ctx context.Context, path string, steps []string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // an error is that of the database
+	}
+	failed := func(err error) error {
+		return fmt.Errorf("database %s: %w; choose another folder with --data-dir", path, err)
+	}
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} { // of an interrupted call
+		if err := os.Remove(path + newSuffix + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return failed(err)
+		}
+	}
+	if err := createPrivate(path + newSuffix); err != nil {
+		return failed(err)
+	}
+	db := openDB(dsn(path+newSuffix, newParams+"&_synchronous=OFF"), 1)
+	err := migrate(ctx, db, steps)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return openError(path, err)
+	}
+	if err := errors.Join(syncFile(path+newSuffix), os.Rename(path+newSuffix, path)); err != nil {
+		return failed(err)
+	}
+	_ = syncFile(filepath.Dir(path)) // not all file systems can do that
+	return nil
+}
+
+// createPrivate makes an empty file that only its owner can read, unless the file exists.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -554,3 +554,30 @@ func TestLog(t *testing.T) {
 		t.Errorf("the log %q does not say that nothing is kept", b.String())
 	}
 }
+
+func TestANewDatabaseReplacesWhatAnInterruptedStartLeft(t *testing.T) {
+	dir := t.TempDir()
+	for _, suffix := range []string{"-new", "-new-wal"} {
+		if err := os.WriteFile(filepath.Join(dir, FileName+suffix), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.Warnings(); len(w) != 0 {
+		t.Errorf("warnings %q", w)
+	}
+	info, err := os.Stat(filepath.Join(dir, FileName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the database: %v, %v; want that only its owner can read it", info.Mode(), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*-new*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

@@ -43,6 +43,13 @@ func TestSlowIsAboveTheHoursPercentile(t *testing.T) {
 	if slow(10*time.Second, requests.OK) {
 		t.Error("a request is slow by those of more than an hour ago")
 	}
+	for range fewest {
+		slow(time.Second, requests.OK)
+	}
+	now = now.AddDate(-10, 0, 0)
+	if slow(10*time.Second, requests.OK) {
+		t.Error("a request is slow by those before the clock was set back")
+	}
 }
 
 func TestRequestsWithoutAModelAreNotSlow(t *testing.T) {

@@ -28,6 +28,9 @@ type latencies struct {
 // advance forgets what is older than an hour.
 func (l *latencies) advance(now time.Time) {
 	slot := now.UnixNano() / int64(slotTime)
+	if slot < l.at-slots { // the clock was set back
+		*l = latencies{}
+	}
 	for range min(max(slot-l.at, 0), slots) {
 		l.at++
 		i := l.at % slots

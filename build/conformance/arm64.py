@@ -1,7 +1,8 @@
-"""The package for arm64 with the programs of an arm64 Debian, emulated by qemu: models-sample served, ONNX and Python.
+"""The package for arm64 in an arm64 Debian, and the image for arm64, emulated by qemu: models-sample, ONNX and Python.
 
-make test-arm64 runs this on another machine. ROOT_TAR names the Debian, PACKAGES the folder of the package. The emulator
-is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is."""
+make test-arm64 runs this on another machine. ROOT_TAR names the Debian, PACKAGES the folder of the package, IMAGE the
+layout. The emulator is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is.
+No container engine starts the image: its root is entered by chroot."""
 
 import base64
 import glob
@@ -16,7 +17,7 @@ import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 
-from harness import ROOT, Server, copy_tree
+from harness import ROOT, Server, copy_tree, unpacked_image
 
 LIMIT = 300  # seconds, for an emulated server on a loaded machine
 # There is no /sys: ONNX Runtime looks there for the processor, and the emulator shows that of the host; it would crash.
@@ -27,31 +28,47 @@ root="$1/root"; shift; exec chroot "$root" "$@"
 """
 
 
-@pytest.fixture(scope="module")
-def enter(tmp_path_factory):
-    """The folder that both sides see under the same name, and how a command starts that runs in the Debian."""
-    base = tmp_path_factory.mktemp("arm64")
-    for name in ("root", "work", "binfmt"):
-        (base / name).mkdir()
+def package(base):
+    """Puts the Debian with the package into base/root and returns the program and its variables."""
     subprocess.run(["tar", "-xf", os.environ["ROOT_TAR"], "-C", base / "root", "--no-same-owner", "--exclude=./dev/*"],
                    check=True)
     (deb,) = glob.glob(os.environ["PACKAGES"] + "/nereid_*_arm64.deb")
     subprocess.run(["dpkg-deb", "-x", deb, base / "root"], check=True)
+    return ["/usr/bin/nereid", "serve"], ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+
+
+def image(base):
+    """Puts the files of the image into base/root and returns the program that its command starts, and its variables."""
+    (base / "root").rmdir()
+    bundle, config = unpacked_image(os.environ["IMAGE"], "arm64", base / "image")
+    (bundle / "rootfs").rename(base / "root")
+    return config["Cmd"][:1], config["Env"]
+
+
+@pytest.fixture(scope="module", params=[package, image], ids=["package", "image"])
+def enter(request, tmp_path_factory):
+    """The folder that both sides see under the same name, how a command starts that runs in the Debian, and the
+    program."""
+    base = tmp_path_factory.mktemp("arm64")
+    for name in ("root", "work", "binfmt"):
+        (base / name).mkdir()
+    program, env = request.param(base)
     copy_tree(ROOT / "models-sample", base / "work/models")
     user = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "enter", str(base)]
-    return base / "work", ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"] + user
+    return base / "work", ["env", "-i", *env, *user], program
 
 
 @pytest.fixture(scope="module")
 def server(enter):
-    work, command = enter
-    with Server(work / "models", work, command=[*command, "/usr/bin/nereid", "serve"], limit=LIMIT) as s:
+    work, command, program = enter
+    with Server(work / "models", work, command=[*command, *program], limit=LIMIT) as s:
         yield s
 
 
 def test_the_program_is_for_arm64(enter):
-    work, command = enter
-    with open(work.parent / "root/usr/bin/nereid", "rb") as f:
+    work, command, program = enter
+    path = program[0] if program[0].startswith("/") else "/opt/tritonserver/bin/" + program[0]
+    with open(f"{work.parent}/root{path}", "rb") as f:
         assert struct.unpack_from("<H", f.read(20), 18) == (183,)  # EM_AARCH64
     machine = [*command, "/usr/bin/python3", "-c", "import platform; print(platform.machine())"]
     assert subprocess.run(machine, check=True, text=True, capture_output=True).stdout.strip() == "aarch64"

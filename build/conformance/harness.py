@@ -220,6 +220,24 @@ def until(condition, seconds, what, detail=None):
             deadline += stopped  # a suspended machine stops the server too, so this is no failure
 
 
+def unpacked_image(layout, architecture, bundle):
+    """Unpacks an image of an OCI layout into bundle/rootfs. Returns the bundle and how its containers start."""
+    layout, bundle = pathlib.Path(layout), pathlib.Path(bundle)
+
+    def blob(descriptor):
+        algorithm, digest = descriptor["digest"].split(":")
+        return layout / "blobs" / algorithm / digest
+
+    images = json.loads((layout / "index.json").read_text())["manifests"]
+    (entry,) = [m for m in images if m["platform"] == {"architecture": architecture, "os": "linux"}]
+    manifest = json.loads(blob(entry).read_text())
+    (bundle / "rootfs").mkdir(parents=True)
+    for layer in manifest["layers"]:
+        subprocess.run(["tar", "-xzf", blob(layer), "-C", bundle / "rootfs", "--exclude=./dev/*"], check=True)
+    print(f"the image for {architecture} has {sum(layer['size'] for layer in manifest['layers']) / 1e6:.0f} MB, as pulled")
+    return bundle, json.loads(blob(manifest["config"]).read_text())["config"]
+
+
 def copy_tree(source, target):
     """Copies a folder file by file, directly to its final place."""
     shutil.copytree(source, target, dirs_exist_ok=True)

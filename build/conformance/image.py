@@ -1,6 +1,7 @@
-"""The container image, started as Triton's is: by crun from the OCI layout, with a read-only root and no capabilities.
+"""The container images, started as Triton's is: by crun from the OCI layout, with a read-only root and no capabilities.
 
-make test-image runs this as root, in a network and a mount namespace of its own. IMAGE names the layout."""
+make test-image runs this as root, in a network and a mount namespace of its own. IMAGE and IMAGE_PYTORCH name the
+layouts."""
 
 import contextlib
 import fcntl
@@ -17,40 +18,30 @@ import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 
-from harness import ROOT, until
+from harness import ROOT, until, unpacked_image
 
-LAYOUT = pathlib.Path(os.environ["IMAGE"]).resolve()
 LIMIT = 120  # seconds, on a loaded machine
 
 
-def blob(descriptor):
-    algorithm, digest = descriptor["digest"].split(":")
-    return LAYOUT / "blobs" / algorithm / digest
-
-
-def described(descriptor):
-    return json.loads(blob(descriptor).read_text())
-
-
 @pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    """The folder of the bundle, with the files of all layers, and the image's configuration."""
+def machine():
+    """Prepares the namespaces."""
     assert os.geteuid() == 0, "crun and the loopback device of the namespace need root; run make test-image as root"
     with socket.socket() as s:  # the loopback device of a new network namespace is down
         flags = struct.unpack("16sh", fcntl.ioctl(s, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
         fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
     # crun refuses machines that mix both kinds of cgroups, although the containers use none.
     subprocess.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=True)
-    (entry,) = json.loads((LAYOUT / "index.json").read_text())["manifests"]
-    assert entry["platform"] == {"architecture": "amd64", "os": "linux"}
-    manifest = described(entry)
-    bundle = tmp_path_factory.mktemp("bundle")
-    (bundle / "rootfs").mkdir()
-    for layer in manifest["layers"]:
-        subprocess.run(["tar", "-xzf", blob(layer), "-C", bundle / "rootfs"], check=True)
-    size = sum(layer["size"] for layer in manifest["layers"])
-    print(f"the image has {size / 1e6:.0f} MB, compressed as it is pulled")
-    return bundle, described(manifest["config"])["config"]
+
+
+@pytest.fixture(scope="module")
+def image(machine, tmp_path_factory):
+    return unpacked_image(os.environ["IMAGE"], "amd64", tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def pytorch(machine, tmp_path_factory):
+    return unpacked_image(os.environ["IMAGE_PYTORCH"], "amd64", tmp_path_factory.mktemp("pytorch"))
 
 
 def mount(kind, destination, source, *options):
@@ -58,8 +49,8 @@ def mount(kind, destination, source, *options):
 
 
 @contextlib.contextmanager
-def container(image, command=None):
-    """Starts a container with models-sample at /models, and stops it as an engine does: with SIGTERM."""
+def container(image, command=None, models=ROOT / "models-sample"):
+    """Starts a container with a repository at /models, and stops it as an engine does: with SIGTERM."""
     bundle, config = image
     uid, gid = (int(n) for n in config["User"].split(":"))
     nothing = {kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")}
@@ -72,7 +63,7 @@ def container(image, command=None):
             mount("proc", "/proc", "proc"), mount("tmpfs", "/dev", "tmpfs", "nosuid", "mode=755"),
             mount("tmpfs", "/dev/shm", "shm", "mode=1777"), mount("tmpfs", "/tmp", "tmpfs", "mode=1777"),
             mount("tmpfs", "/var/lib/nereid", "tmpfs", f"uid={uid}", "mode=700"),
-            mount("bind", "/models", str(ROOT / "models-sample"), "rbind", "ro"),
+            mount("bind", "/models", str(models), "rbind", "ro"),
         ],
         "linux": {"namespaces": [{"type": t} for t in ("pid", "mount", "ipc", "uts")]},
     }
@@ -132,3 +123,34 @@ def test_nobody_is_root_and_the_licences_are_there(image):
     assert list((root / "usr/share/doc/nereid").glob("*")) and not list((root / "etc/apt").glob("sources.list*"))
     with_set_user = [p for p in (root / "opt").rglob("*") if p.is_file() and p.stat().st_mode & 0o6000]
     assert not with_set_user
+
+
+DOUBLE = """
+import torch
+
+class Double(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+torch.jit.script(Double()).save("model.pt")
+"""
+CONFIG = """
+backend: "pytorch"
+max_batch_size: 4
+input { name: "INPUT__0" data_type: TYPE_FP32 dims: 3 }
+output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: 3 }
+"""
+
+
+def test_the_image_with_pytorch_serves_torchscript(pytorch, tmp_path):
+    (tmp_path / "double/1").mkdir(parents=True)
+    (tmp_path / "double/config.pbtxt").write_text(CONFIG)
+    bundle, _ = pytorch
+    made = ["chroot", bundle / "rootfs", "python3", "-c", DOUBLE.replace("model.pt", "/model.pt")]
+    subprocess.run(made, check=True, env={"PATH": "/usr/bin:/bin"})
+    (tmp_path / "double/1/model.pt").write_bytes((bundle / "rootfs/model.pt").read_bytes())
+    with container(pytorch, models=tmp_path) as client:
+        values = np.array([[1, 2, 3]], np.float32)
+        tensor = httpclient.InferInput("INPUT__0", [1, 3], "FP32")
+        tensor.set_data_from_numpy(values)
+        assert (client.infer("double", [tensor]).as_numpy("OUTPUT__0") == 2 * values).all()

@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -161,26 +162,35 @@ func intact(path string) bool {
 	return hex.EncodeToString(h.Sum(nil)) == strings.TrimSpace(string(want))
 }
 
-// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes.
-func write(path string, packed []byte) (err error) {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. It runs beside
+// the writing, and the library is never whole in memory.
+func write(path string, packed []byte) error {
+	d, err := zstd.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	library, err := d.DecodeAll(packed, nil)
-	if err != nil {
-		return fmt.Errorf("the copy inside this program is damaged: %w", err)
-	}
-	if err := replace(path, library, 0o700); err != nil {
+	sum := sha256.New()
+	if err := replace(path, io.TeeReader(unpacker{d}, sum), 0o700); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(library)
-	return replace(sumName(path), []byte(hex.EncodeToString(sum[:])+"\n"), 0o600)
+	return replace(sumName(path), strings.NewReader(hex.EncodeToString(sum.Sum(nil))+"\n"), 0o600)
 }
 
-// replace writes a file under a temporary name and renames it: readers see the whole file or none.
-func replace(path string, data []byte, mode os.FileMode) (err error) {
+// unpacker says what an error of its Decoder means.
+type unpacker struct{ *zstd.Decoder }
+
+func (u unpacker) Read(p []byte) (int, error) {
+	n, err := u.Decoder.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the copy inside this program is damaged: %w", err)
+	}
+	return n, err
+}
+
+// replace writes a file under a temporary name and renames it: readers see the whole file or none. After a loss of power
+// the file may be damaged, as it is not synced to the disk: intact notices that.
+func replace(path string, data io.Reader, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err
@@ -191,13 +201,10 @@ func replace(path string, data []byte, mode os.FileMode) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	if _, err = f.Write(data); err != nil {
+	if _, err = io.Copy(f, data); err != nil {
 		return err
 	}
 	if err = f.Chmod(mode); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
 		return err
 	}
 	if err = f.Close(); err != nil {
