@@ -119,8 +119,8 @@ func (r *Recorder) listening() []*Listener {
 	return r.listeners
 }
 
-// Run records every second until ctx is done, then the rest of the last second. After a minute in which nothing happened
-// it leaves out seconds until something happens. The caller closes the store after it.
+// Run records every second until ctx is done, then the rest of the last second. After a minute in which nothing
+// happened it leaves out seconds until something happens. The caller closes the store after it.
 func (r *Recorder) Run(ctx context.Context) error {
 	timer := time.NewTimer(untilNext(time.Second, time.Now()))
 	defer timer.Stop()

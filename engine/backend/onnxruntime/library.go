@@ -162,8 +162,8 @@ func intact(path string) bool {
 	return hex.EncodeToString(h.Sum(nil)) == strings.TrimSpace(string(want))
 }
 
-// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. It runs beside
-// the writing, and the library is never whole in memory.
+// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. It runs
+// beside the writing, and the library is never whole in memory.
 func write(path string, packed []byte) error {
 	d, err := zstd.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -188,8 +188,8 @@ func (u unpacker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// replace writes a file under a temporary name and renames it: readers see the whole file or none. After a loss of power
-// the file may be damaged, as it is not synced to the disk: intact notices that.
+// replace writes a file under a temporary name and renames it: readers see the whole file or none. After a loss of
+// power the file may be damaged, as it is not synced to the disk: intact notices that.
 func replace(path string, data io.Reader, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
