@@ -21,7 +21,7 @@ def inspection(s, model, query=""):
     return s.request("GET", f"/api/models/{model}/inspection{query}", None, {}, s.ui.removeprefix("http://"))
 
 
-def test_the_file_of_a_model_is_described(server):
+def test_F052_the_file_of_a_model_is_described(server):
     x = inspection(server, "digits").json
     assert x["run"] is None and x["irVersion"] == 8 and x["opsets"] == [{"domain": "", "version": 17}]
     assert {o["op"]: o["count"] for o in x["operators"]}["Conv"] == 3
@@ -62,7 +62,7 @@ def test_the_command_prints_and_writes_json(tmp_path):
     assert other.returncode == 1 and "has no model.onnx" in other.stderr
 
 
-def test_the_graph_of_a_file(server):
+def test_F052_the_graph_of_a_file(server):
     g = server.request("GET", "/api/models/digits/graph", None, {}, server.ui.removeprefix("http://")).json
     assert g["count"] == len(g["nodes"]) == 13 and g["inputs"] == ["image"] and g["outputs"] == ["scores"]
     conv = g["nodes"][0]

@@ -34,6 +34,11 @@ def server(tmp_path_factory):
     write(repo, "optimized", [helper.make_node("If", ["always"], ["y"], then_branch=branch(1, 1, 4),
                                                else_branch=branch(1, -1, 2))],
           [("x", FLOAT, [4])], [("y", FLOAT, [1, "n", "m"])], weights={"always": np.array(True)})
+    listed = 'input [ { name: "x" }, { name: "w" } ]\noutput { name: "y" }\n'
+    for name, config in ("given", listed), ("constant", ""):
+        write(repo, name, [helper.make_node("Add", ["x", "w"], ["y"])], [("x", FLOAT, ["n", 3]), ("w", FLOAT, [3])],
+              [("y", FLOAT, ["n", 3])], weights={"w": np.array([10, 20, 30], np.float32)},
+              config=config)
     for name in "FLOAT8E4M3FN", "INT4", "UINT2":
         write(repo, name, [helper.make_node("Cast", ["x"], ["y"], to=FLOAT)],
               [("x", getattr(TensorProto, name), [4])], [("y", FLOAT, [4])], opset=25)
@@ -78,3 +83,16 @@ def test_a_type_that_the_protocol_lacks_is_refused_with_advice(server, name):
     assert state == "UNAVAILABLE"
     assert f"unsupported datatype {name} of I/O 'x': the protocol of Triton has no such type; convert it in the " \
            f"model by a Cast" in reason
+
+
+def test_C096_an_initializer_that_the_configuration_lists_is_an_optional_input(server):
+    """Triton's completed configuration has only inputs without a value, and so has ours."""
+    x, w = tensor("x", "FP32", [1, 2, 3]), tensor("w", "FP32", [5, 5, 5], [3])
+    for inputs, y in ([x], [11, 22, 33]), ([x, w], [6, 7, 8]):
+        assert server.post("/v2/models/given/infer", {"inputs": inputs}).json["outputs"][0]["data"] == y
+    assert server.post("/v2/models/constant/infer", {"inputs": [x]}).json["outputs"][0]["data"] == [11, 22, 33]
+    assert server.post("/v2/models/constant/infer", {"inputs": [x, w]}).status == 400
+    inputs = {n: [(i["name"], i["optional"]) for i in server.get(f"/v2/models/{n}/config").json["input"]]
+              for n in ("given", "constant")}
+    assert inputs == {"given": [("x", False), ("w", True)], "constant": [("x", False)]}
+    assert server.get("/v2/models/constant/config").json["max_batch_size"] == 4

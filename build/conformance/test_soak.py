@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import models
@@ -272,3 +273,53 @@ def test_kill_9_during_writes_loses_no_revision(tmp_path):
         texts = [console(s, "GET", f"/api/models/edited/revisions/{r['id']}")["after"] for r in listed]
         missing = [t for t in saved if t not in texts]
         assert not missing, f"{len(missing)} of {len(saved)} revisions are lost"
+
+
+def with_events(database, count):
+    """Adds events of about a kilobyte to the history of a server that has stopped."""
+    import sqlite3
+
+    with sqlite3.connect(database) as db:
+        now = int(time.time() * 1e6)
+        (first,) = db.execute("SELECT ifnull(max(id), 0) + 1 FROM event").fetchone()
+        db.executemany("INSERT INTO event (id, time_us, kind, model, version, reason) VALUES (?, ?, 'test', 'm', 1, ?)",
+                       ((first + n, now - count + n, f"{n} " + "r" * 1000) for n in range(count)))
+    db.close()
+
+
+@pytest.mark.skipif(not FULL, reason="the server looks at the size of its history once a minute: make soak waits for it")
+def test_requests_while_a_large_history_is_shortened(tmp_path):
+    """A database of 300 MB is far above its limit. While it is shortened, the 99.9th percentile of requests is at most
+    50 ms above that of the same server before it begins."""
+    import tritonclient.http as th
+
+    models.write_identity(tmp_path / "models", "m")
+    with Server(tmp_path / "models", tmp_path):
+        pass
+    database = tmp_path / "data/nereid.db"
+    with_events(database, 300_000)
+    before = database.stat().st_size
+    x = th.InferInput("INPUT0", [1, 16], "FP32")
+    x.set_data_from_numpy(np.zeros((1, 16), np.float32))
+    with Server(tmp_path / "models", tmp_path, "--history-max-bytes=32MiB") as s, th.InferenceServerClient(s.http) as c:
+        def measure(until_):
+            times = []
+            while not until_():
+                begin = time.monotonic()
+                c.infer("m", [x])
+                times.append(time.monotonic() - begin)
+                time.sleep(0.001)
+            times.sort()
+            return times
+
+        start = time.monotonic()
+        free = measure(lambda: time.monotonic() > start + 45)  # the size is looked at a minute after the start
+        measure(lambda: database.stat().st_size < before or time.monotonic() > start + 200)
+        begun = time.monotonic()
+        taken = measure(lambda: time.monotonic() > begun + 120)
+        after = database.stat().st_size
+    at = lambda times, share: times[int(len(times) * share)] * 1000
+    print(f"{before >> 20} MiB became {after >> 20} MiB in two minutes; {len(taken)} requests: p99.9 {at(taken, 0.999):.1f} "
+          f"ms, at most {taken[-1] * 1000:.1f} ms; {len(free)} before: {at(free, 0.999):.1f}, {free[-1] * 1000:.1f} ms")
+    assert after < before - (50 << 20), (before, after)
+    assert at(taken, 0.999) - at(free, 0.999) < 50

@@ -20,11 +20,11 @@ type IO struct {
 	DataType tensor.DataType
 	Dims     []int64  // the whole shape, with the batch dimension; -1 is a variable dimension
 	DimNames []string // names of variable dimensions, "" for those without; nil or as long as Dims
-	Optional bool     // the model can be executed without it
+	Optional bool     // the model has a value for it: a configuration may list it, and requests may leave it out
 }
 
 // Batchable reports whether the model can support batching by Triton's rule: the first dimension of every
-// input and output is variable.
+// required input and output is variable.
 func (s *Signature) Batchable() bool { return s.whyNotBatchable() == "" }
 
 // whyNotBatchable names the first tensor that prevents batching. It returns "" if the model can be batched.
@@ -33,6 +33,9 @@ func (s *Signature) whyNotBatchable() string {
 		kind := "input"
 		if i >= len(s.Inputs) {
 			kind = "output"
+		}
+		if io.Optional {
+			continue
 		}
 		if len(io.Dims) == 0 {
 			return fmt.Sprintf("%s %q of the model is a scalar and has no batch dimension", kind, io.Name)
@@ -61,10 +64,11 @@ type CompleteOptions struct {
 // Complete fills in what the configuration leaves open from the model's signature, as Triton's ONNX Runtime backend
 // does. It changes nothing that the configuration sets.
 //
-// If inputs or outputs are missing altogether, they are taken from the signature, without the batch dimension. A model
-// that can be batched then also gets max_batch_size (if it is 0). If that is above 1 and no scheduler is set, it also
-// gets dynamic_batching. If both lists are there, only missing data types and dims of their tensors are filled in.
-// Complete returns a fault if max_batch_size contradicts the model.
+// If inputs or outputs are missing altogether, they are taken from the signature, without the batch dimension and
+// without optional inputs. A model that can be batched then also gets max_batch_size (if it is 0). If that is above 1 and
+// no scheduler is set, it also gets dynamic_batching. If both lists are there, only missing data types and dims of their
+// tensors are filled in. An optional input that the configuration lists becomes optional for requests. Complete returns a
+// fault if max_batch_size contradicts the model.
 func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) Faults {
 	if cfg.Platform == "" {
 		cfg.Platform = sig.Platform
@@ -81,7 +85,9 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	}
 	if needIn {
 		for _, io := range sig.Inputs {
-			cfg.Input = append(cfg.Input, &inferencepb.ModelInput{Name: io.Name, Optional: io.Optional})
+			if !io.Optional { // as Triton, which completes only required inputs
+				cfg.Input = append(cfg.Input, &inferencepb.ModelInput{Name: io.Name})
+			}
 		}
 	}
 	if needOut {
@@ -92,6 +98,9 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	batched := cfg.MaxBatchSize > 0
 	for _, in := range cfg.Input {
 		completeTensor(sig.Inputs, in.Name, batched, &in.DataType, &in.Dims, &in.Reshape)
+		if io, ok := find(sig.Inputs, in.Name); ok && io.Optional {
+			in.Optional = true
+		}
 	}
 	for _, out := range cfg.Output {
 		completeTensor(sig.Outputs, out.Name, batched, &out.DataType, &out.Dims, &out.Reshape)

@@ -3,7 +3,7 @@ import { axe, setNumber, shot } from "./lib.mjs";
 
 /** model is the sample digits under any name; words is there. */
 export async function inside({ base, page, report, model }) {
-  await report.step("what is in a file, and where its time goes", async () => {
+  await report.step("F052 what is in a file, its graph, and where its time goes", async () => {
     await page.goto(`${base}/#/models/${model}/inside`);
     await page.getByText("ONNX opset 17").waitFor();
     await page.getByText("FP32: 170,170 in 10 tensors").waitFor();

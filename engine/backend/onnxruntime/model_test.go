@@ -248,7 +248,8 @@ func TestSignature(t *testing.T) {
 			tensorJSON("OUTPUT0", 8, "[-1,16]", `["n",""]`) + "," +
 			tensorJSON("OUTPUT1", 8, "[-1,16]", `["n",""]`)},
 		{model: "scalar", want: tensorJSON("x", 11, "null", "null") + "] [" + tensorJSON("y", 11, "null", "null")},
-		{model: "default", want: tensorJSON("x", 11, "[-1,2]", `["n",""]`) + "] [" +
+		{model: "default", want: tensorJSON("x", 11, "[-1,2]", `["n",""]`) + "," +
+			strings.Replace(tensorJSON("bias", 11, "[2]", `[""]`), "false", "true", 1) + "] [" +
 			tensorJSON("y", 11, "[-1,2]", `["n",""]`)},
 		{model: "sequence", want: tensorJSON("x", 11, "[-1,2]", `["n",""]`) + "] [" +
 			tensorJSON("y", 11, "[-1,2]", `["n",""]`)},

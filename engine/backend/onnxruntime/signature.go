@@ -39,12 +39,15 @@ func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
 	p := &modelconfig.Signature{Platform: "onnxruntime_onnx", Backend: "onnxruntime"}
 	for i := range sig.inputs {
 		io := &sig.inputs[i]
-		if why := unserved(io); why != "" {
+		switch why := unserved(io); {
+		case why != "" && sig.optional[i]:
+			continue
+		case why != "":
 			return nil, status.New(status.Unsupported, why)
 		}
-		if !sig.optional[i] { // as Triton, which completes only required inputs
-			p.Inputs = append(p.Inputs, publicIO(io))
-		}
+		public := publicIO(io)
+		public.Optional = sig.optional[i]
+		p.Inputs = append(p.Inputs, public)
 	}
 	var omitted []string
 	for i := range sig.outputs {
