@@ -21,8 +21,8 @@ type Guard struct {
 
 	mu      sync.Mutex
 	conns   map[*guarded]struct{}     // open; guarded by mu, as are the next three
+	clients map[string]*guarded       // open, by the client's address
 	bodies  map[*patientBody]struct{} // that are being read
-	working map[string]int            // requests that are being handled, by the client's address
 	closing bool
 }
 
@@ -40,7 +40,7 @@ const (
 // NewGuard returns a Guard with at most that many connections. Their clients may hang for stall.
 func NewGuard(connections int, stall time.Duration) *Guard {
 	return &Guard{connections: connections, patience: stall, conns: map[*guarded]struct{}{},
-		bodies: map[*patientBody]struct{}{}, working: map[string]int{}}
+		clients: map[string]*guarded{}, bodies: map[*patientBody]struct{}{}}
 }
 
 // Listener returns l with the limits. It must be below TLS.
@@ -100,8 +100,8 @@ func (g *Guard) admit(nc net.Conn) *guarded {
 		return nil
 	}
 	c := &guarded{Conn: nc, g: g, client: nc.RemoteAddr().String()}
-	c.active.Store(time.Now().UnixNano())
-	g.conns[c] = struct{}{}
+	c.moved()
+	g.conns[c], g.clients[c.client] = struct{}{}, c
 	return c
 }
 
@@ -111,14 +111,14 @@ func (g *Guard) makeRoom() bool {
 	var oldest *guarded
 	before := time.Now().Add(-minWait).UnixNano()
 	for c := range g.conns {
-		if at := c.active.Load(); at < before && (c.writing.Load() || g.working[c.client] == 0) {
+		if at := c.active.Load(); at < before && (c.writing.Load() || c.working == 0) {
 			oldest, before = c, at
 		}
 	}
 	if oldest == nil {
 		return false
 	}
-	delete(g.conns, oldest)
+	g.forget(oldest)
 	_ = oldest.Conn.Close() // the server notices, and closes it again
 	return true
 }
@@ -128,8 +128,19 @@ type guarded struct {
 	net.Conn
 	g       *Guard
 	client  string       // the client's address
-	active  atomic.Int64 // when bytes came or went last, as Unix nanoseconds
+	working int          // its requests that are being handled; guarded by g.mu
+	active  atomic.Int64 // when it last moved, as Unix nanoseconds: bytes, or the end of a request's handler
 	writing atomic.Bool  // Write is running
+}
+
+func (c *guarded) moved() { c.active.Store(time.Now().UnixNano()) }
+
+// forget is told that a connection is closed. g.mu is held.
+func (g *Guard) forget(c *guarded) {
+	delete(g.conns, c)
+	if g.clients[c.client] == c {
+		delete(g.clients, c.client)
+	}
 }
 
 // NetConn returns the connection that is guarded.
@@ -138,13 +149,14 @@ func (c *guarded) NetConn() net.Conn { return c.Conn }
 // Read reads, and notes that something came.
 func (c *guarded) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.active.Store(time.Now().UnixNano())
+	c.moved()
 	return n, err
 }
 
 // Write writes in pieces, so that a client that reads slowly makes progress.
 func (c *guarded) Write(b []byte) (n int, err error) {
 	const piece = 64 << 10
+	c.moved() // the request may have taken long
 	c.writing.Store(true)
 	defer c.writing.Store(false)
 	for first := true; first || n < len(b) && err == nil; first = false {
@@ -153,7 +165,7 @@ func (c *guarded) Write(b []byte) (n int, err error) {
 		}
 		var k int
 		k, err = c.Conn.Write(b[n:min(len(b), n+piece)])
-		c.active.Store(time.Now().UnixNano())
+		c.moved()
 		n += k
 	}
 	return n, err
@@ -162,7 +174,7 @@ func (c *guarded) Write(b []byte) (n int, err error) {
 // Close closes the connection.
 func (c *guarded) Close() error {
 	c.g.mu.Lock()
-	delete(c.g.conns, c)
+	c.g.forget(c)
 	c.g.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -201,8 +213,9 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 func (g *Guard) work(client string, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.working[client] += n; g.working[client] == 0 {
-		delete(g.working, client)
+	if c := g.clients[client]; c != nil {
+		c.working += n
+		c.moved()
 	}
 }
 

@@ -201,6 +201,40 @@ func TestA27NewConnectionTakesThePlaceOfAnIdleOne(t *testing.T) {
 	}
 }
 
+// The handler took long, so the connection has had no bytes for long when its answer begins.
+func TestA27AnswerThatBeginsKeepsItsPlace(t *testing.T) {
+	g := NewGuard(1, time.Minute)
+	server, client := net.Pipe()
+	other, _ := net.Pipe()
+	c := g.admit(server)
+	longAgo := func() { c.active.Store(time.Now().Add(-time.Hour).UnixNano()) }
+	g.work(c.client, 1)
+	longAgo()
+	g.work(c.client, -1)
+	if g.admit(other) != nil {
+		t.Error("a new connection took the place of one whose handler just returned")
+	}
+	longAgo()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Write([]byte("answer"))
+		done <- err
+	}()
+	if _, err := client.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if g.admit(other) != nil {
+		t.Error("a new connection took the place of one whose answer has begun")
+	}
+	longAgo()
+	if g.admit(other) == nil {
+		t.Error("a client that does not read its answer keeps its place")
+	}
+	if err := <-done; err == nil {
+		t.Error("the answer was written")
+	}
+}
+
 func TestA27ClosingDoesNotWaitForBodies(t *testing.T) {
 	reading := make(chan struct{}, 1)
 	srv, g, dial := guardedServer(t, 10, time.Hour, func(_ http.ResponseWriter, r *http.Request) {
@@ -227,8 +261,11 @@ func TestSharesLeaveDescriptors(t *testing.T) {
 // A handler that panics after it has read a body leaves no request that seems to be handled.
 func TestGuardForgetsRequestsThatPanic(t *testing.T) {
 	g := NewGuard(1, time.Minute)
+	server, _ := net.Pipe()
+	c := g.admit(server)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
+	r.RemoteAddr = c.client
 	func() {
 		defer func() { _ = recover() }() // as net/http does
 		g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -236,7 +273,7 @@ func TestGuardForgetsRequestsThatPanic(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		})).ServeHTTP(w, r)
 	}()
-	if len(g.working) != 0 {
-		t.Errorf("requests are handled for %v", g.working)
+	if c.working != 0 {
+		t.Errorf("%d requests are handled", c.working)
 	}
 }

@@ -65,10 +65,10 @@ type CompleteOptions struct {
 // does. It changes nothing that the configuration sets.
 //
 // If inputs or outputs are missing altogether, they are taken from the signature, without the batch dimension and
-// without optional inputs. A model that can be batched then also gets max_batch_size (if it is 0). If that is above 1 and
-// no scheduler is set, it also gets dynamic_batching. If both lists are there, only missing data types and dims of their
-// tensors are filled in. An optional input that the configuration lists becomes optional for requests. Complete returns a
-// fault if max_batch_size contradicts the model.
+// without optional inputs. A model that can be batched then also gets max_batch_size (if it is 0). If that is above 1
+// and no scheduler is set, it also gets dynamic_batching. If both lists are there, only missing data types and dims of
+// their tensors are filled in. An optional input that the configuration lists becomes optional for requests. Complete
+// returns a fault if max_batch_size contradicts the model.
 func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) Faults {
 	if cfg.Platform == "" {
 		cfg.Platform = sig.Platform
