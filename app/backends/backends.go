@@ -104,6 +104,7 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
 	s.Libraries = triton.NewFinder(triton.Options{
 		Directory: c.Backends.Directory, Settings: c.Backends.Libraries,
+		Strategies: []string{exe, "worker", triton.StrategyWorkerName}, Env: s.env,
 		Processes: triton.Processes{
 			Launcher: s.launcher, Worker: []string{exe, "worker", triton.WorkerName}, Metrics: s.Metrics,
 		},
@@ -184,6 +185,8 @@ func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
 		return triton.ServeCache(ctx, log)
 	case triton.AgentWorkerName:
 		return triton.ServeAgent(ctx, log)
+	case triton.StrategyWorkerName:
+		return triton.ServeStrategy(ctx, log)
 	}
 	return runtime.ServeWorker(ctx, args[0], log)
 }

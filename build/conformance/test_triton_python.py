@@ -1,4 +1,4 @@
-"""NVIDIA's own Python backend, libtriton_python.so of the package nvidia-pytriton, unmodified in the host process.
+"""NVIDIA's own libraries of the package nvidia-pytriton, unmodified: the Python backend, and the cache.
 
 `make test-frameworks` installs the package into .cache/bench (build/bench/reference.sh) and runs these tests."""
 
@@ -9,7 +9,9 @@ import shutil
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
 
+import models
 from harness import BINARY, ROOT, Server, until
 
 VENV = ROOT / ".cache/bench/venv"
@@ -170,3 +172,27 @@ def test_D076_nvidias_backend_logs_and_makes_metrics(server):
             client.infer("notes", [tensor("A", np.array([0], np.float32))])
     line = 'notes_total{kind="note"} 2.5'
     until(lambda: line in server.request("GET", "/metrics", address=server.metrics).body.decode(), 30, line, server.log)
+
+
+def test_C081_nvidias_cache_answers(tmp_path):
+    """The library of Triton's local cache, under another name: that of the built-in cache is local."""
+    folder = tmp_path / "caches/nvidia"
+    folder.mkdir(parents=True)
+    library = SITE / "pytriton/tritonserver/caches/local/libtritoncache_local.so"
+    shutil.copy(library, folder / "libtritoncache_nvidia.so")
+    models.write_sums(tmp_path / "models", "sums", "max_batch_size: 8\nresponse_cache { enable: true }\n")
+    command = ["env", f"LD_LIBRARY_PATH={SITE}/nvidia_pytriton.libs", BINARY, "serve"]
+    options = (f"--cache-directory={tmp_path}/caches", "--cache-config=nvidia,size=1048576",
+               "--model-env=LD_LIBRARY_PATH")
+    with Server(tmp_path / "models", tmp_path, *options, command=command) as server:
+        with httpclient.InferenceServerClient(server.http) as client:
+            for value in (1, 2, 1, 2, 1):
+                inputs = [httpclient.InferInput(name, (1, 16), "INT32") for name in ("INPUT0", "INPUT1")]
+                for i in inputs:
+                    i.set_data_from_numpy(np.full((1, 16), value, np.int32))
+                result = client.infer("sums", inputs)
+                assert (result.as_numpy("OUTPUT0") == 2 * value).all() and (result.as_numpy("OUTPUT1") == 0).all()
+        stats = server.get("/v2/models/sums/stats").json["model_stats"][0]["inference_stats"]
+        assert (stats["cache_hit"]["count"], stats["cache_miss"]["count"]) == (3, 2)
+        metrics = server.request("GET", "/metrics", address=server.metrics).body.decode()
+        assert 'nv_cache_num_hits_per_model{model="sums",version="1"} 3' in metrics

@@ -52,6 +52,8 @@ type Model struct {
 	Name string
 	// Parameters are those that the configuration gives the agent.
 	Parameters map[string]string
+	// Config is the model's configuration as JSON, as its file has it.
+	Config []byte
 	// Folder is the model's folder, or that which a previous agent has set. At Load an agent may set it to another
 	// folder with the layout of a model's folder; the model is then loaded from there. An agent must not change the
 	// files in the repository.

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,7 +198,8 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 	switch size := int64(len(body)); {
 	case jsonLength == 0 || size == 0:
 		form.Binary = true
-		return form, readRaw(r, cfg, buf, body)
+		r.Inputs = append(r.Inputs, tensor.Tensor{Data: body, Buf: buf}) // a raw binary request
+		return form, r.CompleteRaw(cfg)
 	case !x.hasHeaderLength:
 		jsonLength = size
 	case jsonLength < 0 || jsonLength > size:
@@ -249,54 +249,6 @@ func (s *Server) reply(
 	}
 	x.reply = w.Finish()
 	s.compress(x)
-	return nil
-}
-
-const unknownID = "[request id: <id_unknown>] "
-
-// readRaw fills r from a raw binary request: the body is the only input's bytes, the shape is deduced, the batch is
-// 1. An empty body counts as such a request. r must own buf, which holds the body.
-func readRaw(r *infer.Request, cfg *inferencepb.ModelConfig, buf *tensor.Buffer, body []byte) error {
-	if n := len(cfg.GetInput()); n != 1 {
-		return status.Errorf(status.InvalidArg, unknownID+"Raw request must only have 1 input (found 1) "+
-			"to be deduced but got %d inputs in '%s' model configuration", n, r.ModelName)
-	}
-	spec := cfg.GetInput()[0]
-	dt, dims := tensor.DataType(spec.GetDataType()), spec.GetDims()
-	shape := r.Dims(len(dims) + 1)[:0]
-	if cfg.GetMaxBatchSize() > 0 {
-		shape = append(shape, 1)
-	}
-	variable, known := -1, int64(1)
-	for _, d := range dims {
-		switch {
-		case d >= 0:
-			known *= d
-		case variable >= 0:
-			return status.Errorf(status.InvalidArg, unknownID+"The shape of the raw input '%s' can "+
-				"not be deduced because there are more than one variable-sized dimension", spec.GetName())
-		default:
-			variable = len(shape)
-		}
-		shape = append(shape, d)
-	}
-	t := tensor.Tensor{Name: spec.GetName(), DataType: dt, Shape: shape, Data: body, Buf: buf}
-	if dt == tensor.Bytes {
-		if variable >= 0 || known != 1 {
-			return status.Errorf(status.InvalidArg, unknownID+
-				"For BYTE datatype raw input '%s', the model must have input shape [1]", spec.GetName())
-		}
-		// The body is the one element; in a BYTES tensor its length precedes it.
-		t.Data = binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-		t.Data, t.Buf = append(t.Data, body...), nil
-	} else if size := known * int64(dt.Size()); variable >= 0 && size > 0 {
-		if int64(len(body))%size != 0 {
-			return status.Errorf(status.InvalidArg, unknownID+"raw input '%s' of model '%s' has %d bytes: "+
-				"not a multiple of %d", spec.GetName(), r.ModelName, len(body), size)
-		}
-		shape[variable] = int64(len(body)) / size
-	}
-	r.Inputs = append(r.Inputs, t)
 	return nil
 }
 

@@ -6,6 +6,7 @@ type Place struct {
 	Expiry
 	Level int   // index of its priority level
 	State uint8 // the scheduler's; 0: it does not wait
+	Asked bool  // the batching strategy was asked about it
 }
 
 // Links are the neighbours of a T in a linked list.

@@ -162,6 +162,9 @@ type Progress struct {
 	Steps []StepTimes
 	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
 	States *States
+	// Raw says that the one input has only data: the model's configuration says its name, type and shape. Its type is
+	// UINT8 until then.
+	Raw bool
 	// OnDevice says that inputs may be in GPU memory (tensor.Device), and that outputs may stay there.
 	OnDevice bool
 	// Null marks the stand-in for an empty slot of a sequence batch. Nobody reads its response.

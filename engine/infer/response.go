@@ -17,6 +17,9 @@ type Response struct {
 	// Final marks the last response of the request. A decoupled model may end with a final response that has neither
 	// outputs nor an error.
 	Final bool
+	// Again marks the last response of one step of an iterative sequence, in the process of a model: the server executes
+	// the request again. It is Final in the process, and has States only.
+	Again bool
 
 	shapes []int64 // storage for the outputs' shapes
 }
@@ -57,7 +60,7 @@ func (p *Response) reset() {
 	clear(p.Outputs)
 	clear(p.Parameters)
 	p.Outputs, p.States, p.Parameters, p.shapes = p.Outputs[:0], nil, p.Parameters[:0], p.shapes[:0]
-	p.Err, p.Final = nil, false
+	p.Err, p.Final, p.Again = nil, false, false
 }
 
 func (p *Response) size() int {

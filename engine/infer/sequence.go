@@ -13,6 +13,9 @@ func (r *Request) Rescheduled() bool {
 	return again
 }
 
+// Rescheduling reports whether Reschedule was called.
+func (r *Request) Rescheduling() bool { return r.rescheduled }
+
 // LeaveBatch removes a request that will be executed again from its batch.
 func (r *Request) LeaveBatch() {
 	if b := r.Batch; b != nil {

@@ -30,6 +30,12 @@ type ActivityTrace interface {
 	Activity(name string, at Stamp)
 }
 
+// NumberedTrace is a Trace that has a number.
+type NumberedTrace interface {
+	Trace
+	ID() uint64
+}
+
 // PropagatedTrace is a Trace that models pass on to other services.
 type PropagatedTrace interface {
 	Trace

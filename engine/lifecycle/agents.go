@@ -13,6 +13,7 @@ import (
 	"nereid/engine/agent"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
+	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
@@ -43,7 +44,7 @@ type link struct {
 
 // start calls the agents of a configuration with a model's files, and returns the model as they left it. Errors:
 // Unsupported for an unknown agent, and the agents' own.
-func (a *agents) start(ctx context.Context, src *repo.Model, list []*inferencepb.ModelRepositoryAgents_Agent) (
+func (a *agents) start(ctx context.Context, src *repo.Model, cfg *inferencepb.ModelConfig) (
 	*agentChain, *repo.Model, error,
 ) {
 	c := &agentChain{agents: a, log: a.o.Log}
@@ -55,10 +56,11 @@ func (a *agents) start(ctx context.Context, src *repo.Model, list []*inferencepb
 		c.scratch, err = os.MkdirTemp(a.o.OverrideFolder, "agent-")
 		return c.scratch, err
 	}
-	folder := src.Folder
-	for _, want := range list {
+	folder, config := src.Folder, modelconfig.MarshalJSON(cfg)
+	for _, want := range cfg.GetModelRepositoryAgents().GetAgents() {
 		l := link{model: &agent.Model{
-			Name: src.Name, Parameters: maps.Clone(want.GetParameters()), Folder: folder, Scratch: scratch,
+			Name: src.Name, Parameters: maps.Clone(want.GetParameters()), Config: config, Folder: folder,
+			Scratch: scratch,
 		}}
 		err := a.act(ctx, &l, want.GetName())
 		if err != nil {

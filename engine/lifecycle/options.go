@@ -12,6 +12,7 @@ import (
 	"nereid/engine/instance"
 	"nereid/engine/repo"
 	"nereid/engine/residency"
+	"nereid/engine/sched"
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
@@ -84,6 +85,8 @@ type Libraries interface {
 	OfModel(cfg *inferencepb.ModelConfig, modelFolder, versionFolder string) backend.Backend
 	// Of returns a backend that all models can use; nil: there is none of the name. Options.Backends take precedence.
 	Of(cfg *inferencepb.ModelConfig) backend.Backend
+	// Strategy starts the batching strategy of a model, which the caller closes; nil: it has none.
+	Strategy(s backend.Spec) (sched.Strategy, error)
 }
 
 // defaultMaxBatchSize returns what models of a backend get that can batch and do not set max_batch_size.

@@ -119,7 +119,7 @@ func (l *loader) startAgents(ctx context.Context, p *plan, over *override) error
 	if err := l.downloads.all(ctx, p.src); err != nil {
 		return err
 	}
-	chain, moved, err := l.agents.start(ctx, p.src, list.GetAgents())
+	chain, moved, err := l.agents.start(ctx, p.src, p.cfg)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (l *loader) backendOf(p *plan) (backend.Backend, error) {
 
 // modelSpec describes a version to load. The caller sets Stats.
 func (l *loader) modelSpec(p *plan, n int64) model.Spec {
-	return model.Spec{
+	s := model.Spec{
 		Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
 		VersionFolder: versionFolder(p.src, n),
 		Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
@@ -255,6 +255,10 @@ func (l *loader) modelSpec(p *plan, n int64) model.Spec {
 		GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: l.o.Residency.Enabled(),
 		KeepGolden: l.o.Probed == p.src.Name,
 	}
+	if l.o.Libraries != nil {
+		s.Strategy = l.o.Libraries.Strategy
+	}
+	return s
 }
 
 // load loads a version that is to be served.

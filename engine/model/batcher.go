@@ -1,8 +1,6 @@
 package model
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -12,14 +10,14 @@ import (
 )
 
 // newBatcher returns the scheduler that a configuration asks for. coresBusy is nil unless the instances compute on the
-// same cores.
-func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batcher {
+// same cores. strategy is nil if the model has none.
+func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool, strategy sched.Strategy) sched.Batcher {
 	db := cfg.GetDynamicBatching()
 	if db == nil { // the default scheduler
 		return sched.NewDynamic(sched.Policy{MaxBatchSize: 1, CoresBusy: coresBusy})
 	}
 	p := dynamicPolicy(cfg, db)
-	p.CoresBusy = coresBusy
+	p.CoresBusy, p.Strategy = coresBusy, strategy
 	return sched.NewDynamic(p)
 }
 
@@ -29,21 +27,6 @@ func sharesCores(loaded backend.Model, places []backend.Placement) bool {
 	return loaded.Traits().RunsInline && !slices.ContainsFunc(places, func(p backend.Placement) bool {
 		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil
 	})
-}
-
-// batchStrategy returns the library that Triton would load to cut this model's batches, "" if there is none. Source of
-// the names: Triton's documentation of custom batching.
-func batchStrategy(s Spec) string {
-	if path := s.Config.GetParameters()["TRITON_BATCH_STRATEGY_PATH"].GetStringValue(); path != "" {
-		return path
-	}
-	for _, folder := range []string{s.VersionFolder, s.ModelFolder} {
-		path := filepath.Join(folder, "batchstrategy.so")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
 }
 
 // dynamicPolicy reads dynamic_batching. Its queue policies also hold for a model whose max_batch_size is 0.

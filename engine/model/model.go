@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -53,6 +54,8 @@ type Spec struct {
 	// Process is backend.Spec.Process.
 	Process func(backend.ProcessEvent)
 	Log     *slog.Logger
+	// Strategy starts the batching strategy of a model; see lifecycle.Libraries. nil: there are none.
+	Strategy func(backend.Spec) (sched.Strategy, error)
 	// NoteUse: the time of each request is noted for Model.LastUse.
 	NoteUse bool
 	// KeepGolden: the first golden request is kept for Model.Probe.
@@ -70,6 +73,7 @@ type Model struct {
 	// stepLabels is Spec.Labels.
 	stepLabels func(model string, version int64, output string) []string
 	sequences  *sched.Sequences // the scheduler, if that is what it is
+	strategy   sched.Strategy   // nil: there is none
 	loaded     backend.Model    // nil for an ensemble, as is set
 	set        *instance.Set
 	inline     inlining
@@ -199,15 +203,21 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	}
 	end := m.gpus.watch(places)
 	defer func() { end(err == nil) }()
-	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
+	spec := backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Process: s.Process, Log: s.Log,
-	})
-	if err != nil {
+	}
+	if m.loaded, err = s.Backend.Load(ctx, spec); err != nil {
 		return err
 	}
-	if err := m.startInstances(ctx, s, places, tests); err != nil {
-		if cerr := m.loaded.Close(); cerr != nil {
+	if s.Strategy != nil {
+		m.strategy, err = s.Strategy(spec)
+	}
+	if err == nil {
+		err = m.startInstances(ctx, s, places, tests)
+	}
+	if err != nil {
+		if cerr := m.closeLoaded(); cerr != nil {
 			s.Log.Error("closing a model that failed to start", "model", s.Name, "version", s.Version, "err", cerr)
 		}
 		return err
@@ -215,7 +225,9 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	m.keepGolden(s, tests.golden)
 	m.fileBytes = folderBytes(s.VersionFolder)
 	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
-	m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
+	if m.strategy == nil { // else it is asked about each request
+		m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
+	}
 	m.inline.waits = m.loaded.Traits().WaitsInline
 	return nil
 }
@@ -243,10 +255,6 @@ func (m *Model) startInstances(ctx context.Context, s Spec, places []backend.Pla
 	batcher, err := m.newBatcher(s, coresBusy)
 	if err != nil {
 		return err
-	}
-	if path := batchStrategy(s); path != "" {
-		s.Log.Warn("libraries for batching are not loaded; the model's batches are cut by dynamic_batching alone",
-			"model", s.Name, "library", path)
 	}
 	m.scheduler = batcher
 	var tested atomic.Bool
@@ -330,7 +338,14 @@ func (m *Model) Infer(r *infer.Request) error {
 	if r.Times.Arrived == 0 {
 		r.Times.Arrived = infer.Now()
 	}
-	if err := m.signature.check(r); err != nil {
+	err := error(nil)
+	if r.Raw {
+		err = r.CompleteRaw(m.Config())
+	}
+	if err == nil {
+		err = m.signature.check(r)
+	}
+	if err != nil {
 		m.leave()
 		return err
 	}
@@ -471,7 +486,7 @@ func (m *Model) Refit(models ensemble.Lookup) error {
 // newBatcher returns the scheduler that a configuration asks for.
 func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error) {
 	if s.Config.GetSequenceBatching() == nil {
-		return newBatcher(s.Config, coresBusy), nil
+		return newBatcher(s.Config, coresBusy, m.strategy), nil
 	}
 	p, err := sequencePolicy(s.ModelFolder, s.Config)
 	if !s.Backend.Traits().ImplicitState { // it ignores them
@@ -503,10 +518,19 @@ func (m *Model) Close(ctx context.Context) error {
 		m.set.Close(ctx)
 	}
 	m.cache.close()
-	if m.loaded == nil {
-		return nil
+	return m.closeLoaded()
+}
+
+// closeLoaded closes what start has opened, after the instances.
+func (m *Model) closeLoaded() error {
+	var errs []error
+	if m.strategy != nil {
+		errs = append(errs, m.strategy.Close())
 	}
-	return m.loaded.Close()
+	if m.loaded != nil {
+		errs = append(errs, m.loaded.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func folderOf(modelFolder, name string) string {

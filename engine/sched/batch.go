@@ -21,14 +21,14 @@ func (d *Dynamic) due(now infer.Stamp) (n int, wait time.Duration) {
 	if d.policy.MaxBatchSize <= 1 {
 		return 1, 0
 	}
-	first := d.queue.first()
+	first, most := d.queue.first(), d.most()
 	rows, best, full, oldest := 0, 0, false, now
 	for r := first; r != nil; r = d.queue.after(r) {
 		if n > 0 {
 			if best == 0 && rows+r.BatchSize > d.maxPreferred {
 				best = n
 			}
-			if rows+r.BatchSize > d.policy.MaxBatchSize || d.compares && !d.policy.alike(first, r) {
+			if n == most || !d.fits(first, r, rows) {
 				full = true
 				break
 			}
@@ -67,6 +67,7 @@ func (d *Dynamic) cut(inst InstanceID, n int, now infer.Stamp) (b *infer.Batch, 
 			d.order.Add(r)
 		}
 	}
+	d.strategic.formed()
 	switch ws := &d.waiters; {
 	case d.queue.n > 0 && ws.leader == nil:
 		d.wakeIdle()

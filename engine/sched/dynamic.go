@@ -24,6 +24,7 @@ type Dynamic struct {
 	closed    bool
 	instances []instance // by ID
 	alarm     alarm      // for the first timeout in the queue
+	strategic strategic
 }
 
 var (
@@ -37,6 +38,7 @@ var (
 func NewDynamic(p Policy) *Dynamic {
 	d := &Dynamic{policy: p, maxPreferred: p.MaxBatchSize, queue: newQueue(&p)}
 	d.compares = p.SameInputs || len(p.Equal) > 0
+	d.strategic.strategy = p.Strategy
 	d.alarm.f = d.expire
 	if len(p.Preferred) > 0 {
 		d.maxPreferred = slices.Max(p.Preferred)

@@ -32,6 +32,9 @@ type Policy struct {
 	LevelQueue map[int]QueuePolicy
 
 	Compatibility
+	// Strategy is asked about each request that may join a batch. nil: there is none. A scheduler without batches does
+	// not ask it.
+	Strategy Strategy
 }
 
 // QueuePolicy is ModelQueuePolicy of model_config.proto.

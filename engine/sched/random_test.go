@@ -111,6 +111,9 @@ func (s *schedule) randomPolicy() {
 	if rng.IntN(3) == 0 {
 		p.Equal = []EqualInput{{Name: "INPUT"}}
 	}
+	if s.seed%4 == 0 {
+		p.Strategy = &volume{t: s.T, most: 8 + int(s.seed%64)}
+	}
 }
 
 func (s *schedule) run() {
@@ -277,6 +280,7 @@ func (s *schedule) took(b *infer.Batch) {
 			s.Errorf("seed %d: different shapes in a batch", s.seed)
 		}
 	}
+	s.checkStrategy(b)
 	if rows != b.Rows || len(b.Requests) > 1 && rows > s.policy.MaxBatchSize {
 		s.Errorf("seed %d: batch of %d rows says %d, the maximum is %d", s.seed, rows, b.Rows, s.policy.MaxBatchSize)
 	}
@@ -290,6 +294,21 @@ func (s *schedule) took(b *infer.Batch) {
 		time.Since(first.queued) > s.policy.MaxQueueDelay {
 		s.Errorf("seed %d: waited %v for instances that take no time, the delay is %v", s.seed,
 			time.Since(first.queued), s.policy.MaxQueueDelay)
+	}
+}
+
+// checkStrategy checks that a batch keeps the strategy's limit. d.mu is not held: the limit does not change.
+func (s *schedule) checkStrategy(b *infer.Batch) {
+	v, ok := s.policy.Strategy.(*volume)
+	if !ok || s.policy.MaxBatchSize < 2 || len(b.Requests) == 1 {
+		return
+	}
+	bytes := 0
+	for _, r := range b.Requests {
+		bytes += bytesOf(r)
+	}
+	if bytes > v.most {
+		s.Errorf("seed %d: a batch of %d bytes, the strategy allows %d", s.seed, bytes, v.most)
 	}
 }
 

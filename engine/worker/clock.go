@@ -28,3 +28,13 @@ func (c stampClock) stamp(moment uint32) infer.Stamp {
 	ago := max(int32(uint32(now)-moment), 0)
 	return infer.Stamp((now-int64(ago))*1000) + c.offset
 }
+
+// exact returns the stamp of a moment of the monotonic clock in nanoseconds. Moments before the start of that clock and
+// in the future are now, because programs also give times of other clocks.
+func (c stampClock) exact(nanoseconds int64) infer.Stamp {
+	now := infer.Now()
+	if at := infer.Stamp(nanoseconds) + c.offset; nanoseconds > 0 && at > 0 && at <= now {
+		return at
+	}
+	return now
+}

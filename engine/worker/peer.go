@@ -75,7 +75,11 @@ func (p *Peer) Infer(r *infer.Request) error {
 	defer p.s.sending.Unlock()
 	e := &p.s.enc
 	e.Begin()
-	err := e.BLS(r)
+	traced := uint64(0)
+	if t, ok := r.Trace.(*Trace); ok {
+		traced = t.ticket
+	}
+	err := e.BLS(r, traced)
 	if err == nil {
 		err = p.s.send(frames.KindBLS, 0, id)
 	}

@@ -160,6 +160,8 @@ func (r *reader) handle(h frames.Header, body []byte) error {
 		return w.calls.answer(h.ID, body)
 	case frames.KindLog:
 		return w.logLine(body)
+	case frames.KindTrace:
+		return traced(w, body)
 	case frames.KindMetric:
 		return w.changeMetrics(body)
 	case frames.KindHello:

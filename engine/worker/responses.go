@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -118,8 +119,7 @@ func (w *Worker) find(ticket uint64, final bool, at span) (q *pending, current b
 // answer hands one response to its request. The error is a record that does not decode.
 func (w *Worker) answer(rec *frames.Response, at span) error {
 	if rec.Reschedule() {
-		w.reschedule(rec, at)
-		return w.reader.dec.Discard(rec)
+		return w.reschedule(rec, at)
 	}
 	q, current := w.find(rec.Ticket, rec.Final(), at)
 	if q == nil {
@@ -149,22 +149,32 @@ func (w *Worker) answer(rec *frames.Response, at span) error {
 	return bad
 }
 
-// reschedule marks a request of the execution under way to be scheduled again. The worker does not have it any more.
-func (w *Worker) reschedule(rec *frames.Response, at span) {
+// reschedule marks a request of the execution under way to be scheduled again, and sets the states of its sequence. The
+// worker does not have it any more. The error is a record that does not decode.
+func (w *Worker) reschedule(rec *frames.Response, at span) error {
 	q, current := w.find(rec.Ticket, true, at)
-	switch {
-	case q == nil:
-	case current:
-		if q.held != nil {
-			q.held.Release()
-			q.held = nil
-		}
-		q.r.Reschedule()
-	default:
+	if q == nil {
+		return w.reader.dec.Discard(rec)
+	}
+	if !current {
 		q.r.Fail(status.Errorf(status.Internal,
 			"model instance '%s' asked to reschedule a request after its execution had returned", w.spec.Name))
 		q.r.Release()
+		return w.reader.dec.Discard(rec)
 	}
+	if q.held != nil {
+		q.held.Release()
+		q.held = nil
+	}
+	step := &infer.Response{}
+	defer step.Release()
+	bad := w.reader.dec.Response(rec, q.r, step)
+	if err := cmp.Or(bad, step.Err); err != nil {
+		q.r.Fail(err)
+		return bad
+	}
+	q.r.Reschedule()
+	return nil
 }
 
 // respondOnce answers a request of a model that is not decoupled: with one response, when FINAL has come.

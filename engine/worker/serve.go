@@ -86,6 +86,7 @@ type answer struct {
 	ticket uint64
 	state  uint32
 	resp   *infer.Response
+	sent   chan struct{} // of a Streamer: closed when all responses are sent
 }
 
 // newServer returns a server without a socket.
@@ -262,6 +263,8 @@ func (s *server) execute(ctx context.Context, id uint64, body []byte) error {
 		}
 		if !streams {
 			a.resp = a.r.Poll()
+		} else if a.r.Rescheduling() { // the server takes that only during the execution
+			<-a.sent
 		}
 	}
 	err = s.respond(frames.FlagDone, id, s.answers)
@@ -278,9 +281,11 @@ func (s *server) execute(ctx context.Context, id uint64, body []byte) error {
 func (s *server) forwardAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.answers {
+	for i := range s.answers {
+		a := &s.answers[i]
+		a.sent = make(chan struct{})
 		s.late[a.r.Retain()] = a.state
-		go s.forward(ctx, a)
+		go s.forward(ctx, *a)
 	}
 	s.tick()
 }
@@ -289,6 +294,7 @@ func (s *server) forwardAll(ctx context.Context) {
 // response waits while the client reads too slowly.
 func (s *server) forward(ctx context.Context, a answer) {
 	defer a.r.Release()
+	defer close(a.sent)
 	for {
 		var err error
 		if a.resp, err = a.r.Next(ctx); err != nil {
@@ -356,14 +362,17 @@ func (s *server) encodeFailure(flags uint16, ticket uint64, err error) {
 func (s *server) decode(body []byte) (*infer.Batch, error) {
 	b := infer.NewBatch()
 	s.answers, s.states = s.answers[:0], s.states[:0]
-	err := s.dec.Requests(body, func(ticket uint64, state uint32, r *infer.Request, err error) {
-		s.answers = append(s.answers, answer{r: r, ticket: ticket, state: state})
+	err := s.dec.Requests(body, func(q frames.Received, err error) {
+		s.answers = append(s.answers, answer{r: q.Request, ticket: q.Ticket, state: q.State})
 		if err != nil {
-			r.Fail(err)
+			q.Request.Fail(err)
 			return
 		}
-		s.states = append(s.states, state)
-		b.Requests = append(b.Requests, r)
+		if q.Trace.On {
+			q.Request.Trace = &Trace{s: s, ticket: q.Ticket, Number: q.Trace.Number, Context: q.Trace.Context}
+		}
+		s.states = append(s.states, q.State)
+		b.Requests = append(b.Requests, q.Request)
 	})
 	if err != nil {
 		return nil, err

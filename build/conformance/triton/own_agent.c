@@ -16,6 +16,7 @@ Error *TRITONREPOAGENT_ModelRepositoryLocationRelease(Agent *, AgentModel *, con
 Error *TRITONREPOAGENT_ModelRepositoryUpdate(Agent *, AgentModel *, int type, const char *location);
 Error *TRITONREPOAGENT_ModelParameterCount(Agent *, AgentModel *, uint32_t *);
 Error *TRITONREPOAGENT_ModelParameter(Agent *, AgentModel *, uint32_t, const char **name, const char **value);
+Error *TRITONREPOAGENT_ModelConfig(Agent *, AgentModel *, uint32_t version, Message **);
 Error *TRITONREPOAGENT_ModelState(AgentModel *, void **);
 Error *TRITONREPOAGENT_ModelSetState(AgentModel *, void *);
 Error *TRITONREPOAGENT_State(Agent *, void **);
@@ -77,6 +78,14 @@ Error *TRITONREPOAGENT_ModelAction(Agent *a, AgentModel *m, int action) {
   if (e != NULL || action != LOAD) return e;
   if (parameter(a, m, "refuse") != NULL) return TRITONSERVER_ErrorNew(INTERNAL, parameter(a, m, "refuse"));
   if (parameter(a, m, "crash") != NULL) raise(SIGKILL);
+  Message *config;
+  const char *text;
+  size_t size;
+  e = TRITONREPOAGENT_ModelConfig(a, m, 1, &config);
+  if (e == NULL) e = TRITONSERVER_MessageSerializeToJson(config, &text, &size);
+  if (e == NULL && strstr(text, "\"max_batch_size\":8") != NULL) e = say("own agent: reads max_batch_size 8");
+  if (e == NULL) e = TRITONSERVER_MessageDelete(config);
+  if (e != NULL) return e;
   const char *from, *to;
   int type;
   e = TRITONREPOAGENT_ModelRepositoryLocation(a, m, &type, &from);

@@ -21,11 +21,14 @@ typedef struct TRITONBACKEND_State State;
 
 Error *TRITONSERVER_ErrorNew(int code, const char *text);
 void TRITONSERVER_ErrorDelete(Error *);
+const char *TRITONSERVER_ErrorMessage(Error *);
 Error *TRITONSERVER_LogMessage(int level, const char *file, int line, const char *text);
 Error *TRITONSERVER_MessageNewFromSerializedJson(Message **, const char *text, size_t size);
 Error *TRITONSERVER_MessageSerializeToJson(Message *, const char **text, size_t *size);
 Error *TRITONSERVER_MessageDelete(Message *);
 
+Error *TRITONBACKEND_ModelName(Model *, const char **);
+Error *TRITONBACKEND_ModelVersion(Model *, uint64_t *);
 Error *TRITONBACKEND_ModelConfig(Model *, uint32_t version, Message **);
 Error *TRITONBACKEND_ModelSetConfig(Model *, uint32_t version, Message *);
 Error *TRITONBACKEND_ModelAutoCompleteConfig(Model *, bool *);
@@ -68,11 +71,12 @@ Error *TRITONBACKEND_ModelInstanceReportStatistics(
 Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
     Instance *, uint64_t size, uint64_t start, uint64_t compute_start, uint64_t compute_end, uint64_t end);
 
-// FINAL is the flag of the last response, ALL that of an ordinary release.
-enum { FINAL = 1, ALL = 1 };
+// FINAL is the flag of the last response, ALL that of an ordinary release, RESCHEDULE that of a step of an iterative
+// sequence.
+enum { FINAL = 1, ALL = 1, RESCHEDULE = 2 };
 
 // copy adds an output to a response that is a copy of the first input of a request.
-static void copy(Request *q, Response *r, const char *name) {
+static inline void copy(Request *q, Response *r, const char *name) {
   Input *in;
   Output *out;
   const int64_t *shape;

@@ -26,6 +26,7 @@ type agentCall struct {
 	Action          agent.Action
 	Folder, Scratch []byte // paths, which may have any bytes
 	Parameters      map[string]string
+	Config          []byte // JSON
 }
 
 // AgentOptions say where agents are, and how their processes are started.
@@ -94,6 +95,7 @@ func (a *Agent) Act(_ context.Context, action agent.Action, m *agent.Model) erro
 		}
 		a.last++
 		call.Folder, call.Scratch, call.Parameters = []byte(m.Folder), []byte(scratch), m.Parameters
+		call.Config = m.Config
 		m.State = agentLoad{a.conn, a.last}
 	}
 	load, _ := m.State.(agentLoad)
@@ -171,7 +173,7 @@ func serveAgent(a *capi.Agent, server *messages) error {
 		m, folder := loads[call.Load], ""
 		var err error
 		if call.Action == agent.Load {
-			m, err = a.Begin(string(call.Folder), string(call.Scratch), call.Parameters)
+			m, err = a.Begin(string(call.Folder), string(call.Scratch), string(call.Config), call.Parameters)
 			loads[call.Load] = m
 		}
 		if err == nil {

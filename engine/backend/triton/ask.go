@@ -7,9 +7,10 @@ import (
 
 	"nereid/engine/backend/triton/capi"
 	"nereid/engine/infer"
+	"nereid/engine/worker"
 )
 
-// The methods in this file are those of capi.Server and capi.Metrics. They ask the server.
+// The methods in this file are those of capi.Server, capi.Metrics and capi.Tracer. They ask the server.
 
 // Live implements capi.Server: a server that has an instance is live.
 func (in *inside) Live() bool { return true }
@@ -19,6 +20,33 @@ func (in *inside) Ready() bool { return true }
 
 // Infer sends a request to another model.
 func (in *inside) Infer(r *infer.Request) error { return in.peer.Infer(r) }
+
+// trace returns the trace of a request that the library has; nil: it has none.
+func (in *inside) trace(handle uint64) *worker.Trace {
+	in.requests.mu.Lock()
+	defer in.requests.mu.Unlock()
+	p := in.requests.open[handle]
+	if p == nil {
+		return nil
+	}
+	t, _ := p.r.Trace.(*worker.Trace)
+	return t
+}
+
+// Activity implements capi.Tracer.
+func (in *inside) Activity(handle uint64, at int64, name string) {
+	if t := in.trace(handle); t != nil {
+		t.ActivityAt(name, at)
+	}
+}
+
+// Trace implements capi.Tracer.
+func (in *inside) Trace(handle uint64) infer.Trace {
+	if t := in.trace(handle); t != nil {
+		return t.Child()
+	}
+	return nil
+}
 
 // call asks the server, for a thread of the library.
 func (in *inside) call(op string, args map[string]any, into any) error {

@@ -33,6 +33,9 @@ func dependenciesOf(path string) (d dependencies, err error) {
 			d.api = append(d.api, name)
 		}
 	}
+	if f.SectionByType(elf.SHT_GNU_VERSYM) == nil {
+		return d, nil // it names no version of any library
+	}
 	versions, err := f.DynamicVersionNeeds()
 	if err != nil {
 		return d, status.Errorf(status.InvalidArg, "what %s needs cannot be read: %w", path, err)

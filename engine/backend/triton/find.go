@@ -17,6 +17,9 @@ type Options struct {
 	Directory string
 	// Settings are those of --backend-config=<name>,key=value, by the backend's name. Those of "" are for all.
 	Settings map[string]map[string]string
+	// Strategies is the command of a batching strategy's process, which must call ServeStrategy. Env are the names of
+	// variables that it gets, in addition to those of models' processes.
+	Strategies, Env []string
 	Processes
 }
 

@@ -36,6 +36,7 @@ var (
 	_ backend.ConfigCompleter = (*inside)(nil)
 	_ isolation.PeerUser      = (*inside)(nil)
 	_ capi.Host               = (*inside)(nil)
+	_ capi.Tracer             = (*inside)(nil)
 )
 
 func newInside(options json.RawMessage) (*inside, error) {
@@ -171,11 +172,13 @@ func (in *inside) Normalize(config []byte) ([]byte, error) {
 
 // Log implements capi.Host.
 func (in *inside) Log(level slog.Level, file string, line int, text string) {
-	in.peer.Log(level, filepath.Base(file), line, text)
+	if in.Logs(level) {
+		in.peer.Log(level, filepath.Base(file), line, text)
+	}
 }
 
 // Logs implements capi.Host.
-func (in *inside) Logs(level slog.Level) bool { return level >= slog.LevelInfo }
+func (in *inside) Logs(level slog.Level) bool { return level >= slog.LevelInfo || in.o.Verbose }
 
 // model is the model of the process.
 type model struct {

@@ -87,12 +87,25 @@ func (q *requests) handle(e capi.Event) {
 	case late:
 	case e.Response != nil:
 		q.respond(e.Handle, p, e.Response)
+	case e.Reschedule:
+		q.reschedule(e.Handle, p)
 	default:
-		if e.Reschedule {
-			p.r.Fail(status.New(status.Unsupported, "a request cannot be released to be scheduled again"))
-		}
-		q.settle(e.Handle, p, e.Reschedule, true)
+		q.settle(e.Handle, p, false, true)
 	}
+}
+
+// reschedule ends a step of an iterative sequence. The request is executed again, as another one of this process.
+func (q *requests) reschedule(handle uint64, p *pending) {
+	if p.held != nil {
+		p.held.Release()
+		p.held = nil
+	}
+	resp := p.r.NewResponse()
+	resp.Final, resp.Again = true, true
+	p.c.MoveStates(resp)
+	p.r.Reschedule()
+	p.send(resp)
+	q.settle(handle, p, true, true)
 }
 
 // respond hands on a response. Flags alone end a stream, or the wait for the flag of a response that came before. It

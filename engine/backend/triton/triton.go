@@ -77,6 +77,7 @@ func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
 type processOptions struct {
 	Name, Library string
 	Settings      map[string]string
+	Verbose       bool // the server logs verbose lines
 }
 
 // processes returns how the processes of a model are started.
@@ -101,7 +102,11 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, EnvAt: visible,
 		Runtime: filepath.Base(b.library), Limits: limits, Outputs: outputs, Calls: true,
 		Metrics: b.o.Metrics,
-		Backend: func(affinity.Policy) any { return own },
+		Backend: func(affinity.Policy) any {
+			now := own
+			now.Verbose = s.Log.Enabled(context.Background(), slog.LevelDebug)
+			return now
+		},
 	}, nil
 }
 

@@ -394,7 +394,7 @@ func (d *Decoder) BLSRequest(body []byte) (BLSRequest, error) {
 	}
 	r := infer.New()
 	r.ModelName, r.Version = model, version
-	if err := d.request(&rec, r); err != nil {
+	if err := d.request(&rec, r, new(RequestTrace)); err != nil {
 		r.Release()
 		return BLSRequest{}, err
 	}
@@ -404,9 +404,24 @@ func (d *Decoder) BLSRequest(body []byte) (BLSRequest, error) {
 	}, nil
 }
 
+// Received is a request that a process executes.
+type Received struct {
+	Request *infer.Request
+	Ticket  uint64
+	State   uint32 // index of its state byte
+	Trace   RequestTrace
+}
+
+// RequestTrace says whether a request is traced.
+type RequestTrace struct {
+	On      bool
+	Number  uint32 // of the trace; 0: not known
+	Context string // see infer.PropagatedTrace
+}
+
 // Requests reads the body of an EXECUTE in a process. It calls each for every request, in order, which the callee
 // owns; err says what is wrong with it. The returned error is a body that does not decode.
-func (d *Decoder) Requests(body []byte, each func(ticket uint64, state uint32, r *infer.Request, err error)) error {
+func (d *Decoder) Requests(body []byte, each func(q Received, err error)) error {
 	c := cursor{b: body}
 	n := c.u32()
 	c.u32()
@@ -418,13 +433,13 @@ func (d *Decoder) Requests(body []byte, each func(ticket uint64, state uint32, r
 		if c.bad {
 			return errFrame
 		}
-		ticket, state := binary.LittleEndian.Uint64(rec.b[8:]), binary.LittleEndian.Uint32(rec.b[40:])
-		r := infer.New()
-		err := d.request(&rec, r)
+		q := Received{Request: infer.New(), Ticket: binary.LittleEndian.Uint64(rec.b[8:]),
+			State: binary.LittleEndian.Uint32(rec.b[40:])}
+		err := d.request(&rec, q.Request, &q.Trace)
 		if err != nil {
 			d.skipTensors(&rec)
 		}
-		each(ticket, state, r, err)
+		each(q, err)
 	}
 	return nil
 }
@@ -441,8 +456,10 @@ func (d *Decoder) skipTensors(rec *cursor) {
 }
 
 // request reads a request's record behind its size.
-func (d *Decoder) request(c *cursor, r *infer.Request) error {
-	r.Flags = infer.Flags(c.u32() & 3)
+func (d *Decoder) request(c *cursor, r *infer.Request, t *RequestTrace) error {
+	flags := c.u32()
+	r.Flags, t.On = infer.Flags(flags&3), flags&requestTraced != 0
+	r.Raw = flags&requestRaw != 0
 	c.u64() // ticket
 	r.Correlation.Number = c.u64()
 	if t := c.u64(); t > 0 {
@@ -452,7 +469,7 @@ func (d *Decoder) request(c *cursor, r *infer.Request) error {
 	c.u32() // state
 	id, text, inputs, outputs := int(c.u16()), int(c.u16()), int(c.u16()), int(c.u16())
 	names, params, trace := int(c.u32()), int(c.u32()), int(c.u32())
-	c.u32()
+	t.Number = c.u32()
 	r.ID = string(c.take(id))
 	r.Correlation.Text = string(c.take(text))
 	list := cursor{b: c.take(names)}
@@ -465,7 +482,7 @@ func (d *Decoder) request(c *cursor, r *infer.Request) error {
 			return err
 		}
 	}
-	c.take(trace)
+	t.Context = string(c.take(trace))
 	c.pad()
 	if c.bad || list.bad {
 		return errFrame

@@ -161,6 +161,9 @@ func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 	if r.Trace != nil {
 		flags |= requestTraced
 	}
+	if r.Raw {
+		flags |= requestRaw
+	}
 	e.u32(flags)
 	e.u64(ticket)
 	e.u64(r.Correlation.Number)
@@ -184,6 +187,9 @@ func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 	}
 	binary.LittleEndian.PutUint32(e.buf[lengths:], uint32(len(e.buf)-at))
 	e.parameters(lengths+4, r.Parameters)
+	if t, ok := r.Trace.(infer.NumberedTrace); ok {
+		binary.LittleEndian.PutUint32(e.buf[lengths+12:], uint32(min(t.ID(), math.MaxUint32)))
+	}
 	if t, ok := r.Trace.(infer.PropagatedTrace); ok {
 		text := t.Propagate()
 		binary.LittleEndian.PutUint32(e.buf[lengths+8:], uint32(len(text)))
@@ -219,14 +225,19 @@ func (e *Encoder) closeWithTensors(start int, tensors, states []tensor.Tensor) e
 	return nil
 }
 
-// BLS writes the body of a BLS: a request to another model, with any number of responses. Its parent is not known.
-func (e *Encoder) BLS(r *infer.Request) error {
+// BLS writes the body of a BLS: a request to another model, with any number of responses. It is in the trace of the
+// request with the ticket traced; 0: in none, and its parent is not known.
+func (e *Encoder) BLS(r *infer.Request, traced uint64) error {
 	if len(r.ModelName) > math.MaxUint16 {
 		return status.New(status.InvalidArg, "the name of the model is too long")
 	}
+	flags := uint32(blsStream)
+	if traced != 0 {
+		flags |= blsTraced
+	}
 	e.u64(uint64(r.Version))
-	e.u64(0)
-	e.u32(blsStream)
+	e.u64(traced)
+	e.u32(flags)
 	e.u16(uint16(len(r.ModelName)))
 	e.u16(0)
 	e.u64(0)
@@ -240,6 +251,13 @@ func (e *Encoder) Responses(n int) {
 	e.u32(uint32(n))
 	e.u32(0)
 	e.u64(0)
+}
+
+// Activity writes the body of a TRACE: an activity of a traced request, with nanoseconds of CLOCK_MONOTONIC.
+func (e *Encoder) Activity(a Activity) {
+	e.u64(a.Ticket)
+	e.u64(uint64(a.At))
+	e.buf = append(e.buf, a.Name...)
 }
 
 // Failure is the body of RESPONSES for an execution that failed as a whole.
@@ -265,7 +283,10 @@ func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	case len(outputs)+len(states) == 0 && resp.Final:
 		flags = responseEmpty
 	}
-	if resp.Final {
+	switch {
+	case resp.Again && resp.Err == nil:
+		flags = responseReschedule | responseEmpty
+	case resp.Final:
 		flags |= responseFinal
 	}
 	e.u32(0)

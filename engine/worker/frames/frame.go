@@ -25,6 +25,7 @@ const (
 	KindMetric
 	KindHello
 	KindBLSWait
+	KindTrace
 )
 
 // Flags of a frame.
@@ -58,6 +59,7 @@ const tensorState = 1
 // Flags of a request, a response and a BLS request.
 const (
 	requestTraced = 4
+	requestRaw    = 8
 
 	responseFinal      = 1
 	responseError      = 2

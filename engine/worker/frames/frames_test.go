@@ -298,6 +298,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		x.Close()
 		_, _ = ParseLog(body)
+		_, _ = ParseActivity(body)
 		for b := body; len(b) > 0; {
 			var err error
 			if _, b, err = ParseMetric(b); err != nil {

@@ -42,6 +42,27 @@ func ParseLog(body []byte) (Log, error) {
 	return l, nil
 }
 
+// MaxActivity is the size of an activity's name in bytes.
+const MaxActivity = 1 << 10
+
+// Activity is something that happened to a traced request in a process.
+type Activity struct {
+	Ticket uint64
+	At     int64 // nanoseconds of CLOCK_MONOTONIC
+	Name   string
+}
+
+// ParseActivity reads the body of a TRACE frame.
+func ParseActivity(body []byte) (Activity, error) {
+	c := cursor{b: body}
+	a := Activity{Ticket: c.u64(), At: int64(c.u64())}
+	if name := c.b[min(c.at, len(c.b)):]; !c.bad && len(name) <= MaxActivity {
+		a.Name = string(name)
+		return a, nil
+	}
+	return a, errFrame
+}
+
 // Operations on a metric.
 const (
 	MetricIncrement = 1 + iota

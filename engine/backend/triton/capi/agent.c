@@ -23,10 +23,11 @@ error nt_agent_initialize(agent *a) { return a->initialize == NULL ? NULL : a->i
 
 error nt_agent_finalize(agent *a) { return a->finalize == NULL ? NULL : a->finalize(a); }
 
-model *nt_agent_model(const char *folder, const char *scratch) {
+model *nt_agent_model(const char *folder, const char *scratch, const char *config) {
   model *m = must_have(calloc(1, sizeof *m));
   m->folder = copy_text(folder);
   m->scratch = copy_text(scratch);
+  m->config = copy_text(config);
   return m;
 }
 
@@ -53,6 +54,7 @@ error nt_agent_end(agent *a, model *m) {
   free(m->folder);
   free(m->scratch);
   free(m->acquired);
+  free(m->config);
   free(m);
   return e;
 }
@@ -119,6 +121,14 @@ error TRITONREPOAGENT_ModelParameter(agent *a, model *m, uint32_t index, const c
   if (index >= m->count) return new_error(CODE_INVALID_ARG, "there is no parameter %u of the agent", index);
   *name = m->parameters[index].name;
   *value = m->parameters[index].value;
+  return NULL;
+}
+
+error TRITONREPOAGENT_ModelConfig(agent *a, model *m, uint32_t version, TRITONSERVER_Message **config) {
+  NEED(m, "model");
+  if (version != 1) return new_error(CODE_INVALID_ARG, "model configuration version %u is not supported", version);
+  *config = must_have(calloc(1, sizeof **config));  // the caller deletes it
+  set_message(*config, m->config, strlen(m->config));
   return NULL;
 }
 

@@ -39,11 +39,12 @@ func OpenAgent(path string, sonames []string) (*Agent, error) {
 	return &Agent{a}, goError(C.nt_agent_initialize(a))
 }
 
-// Begin initializes a model with its folder, a folder for the agent's files, and its parameters.
-func (a *Agent) Begin(folder, scratch string, parameters map[string]string) (*AgentModel, error) {
+// Begin initializes a model with its folder, a folder for the agent's files, its configuration as JSON, and the agent's
+// parameters.
+func (a *Agent) Begin(folder, scratch, config string, parameters map[string]string) (*AgentModel, error) {
 	var t texts
 	defer t.free()
-	m := &AgentModel{a, C.nt_agent_model(t.of(folder), t.of(scratch))}
+	m := &AgentModel{a, C.nt_agent_model(t.of(folder), t.of(scratch), t.of(config))}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		C.nt_agent_parameter(m.c, t.of(name), t.of(parameters[name]))
 	}

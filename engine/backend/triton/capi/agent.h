@@ -25,6 +25,7 @@ struct TRITONREPOAGENT_AgentModel {
   char *folder;    // where it is loaded from
   char *scratch;   // a folder for the files of agents
   char *acquired;  // the folder in it that the agent has asked for
+  char *config;    // JSON
   struct {
     char *name, *value;
   } *parameters;
@@ -38,7 +39,7 @@ error nt_agent_initialize(TRITONREPOAGENT_Agent *a);
 error nt_agent_finalize(TRITONREPOAGENT_Agent *a);
 // nt_agent_model makes a model, and nt_agent_parameter adds a parameter. nt_agent_begin and nt_agent_end initialize and
 // finalize it; nt_agent_end frees it.
-TRITONREPOAGENT_AgentModel *nt_agent_model(const char *folder, const char *scratch);
+TRITONREPOAGENT_AgentModel *nt_agent_model(const char *folder, const char *scratch, const char *config);
 void nt_agent_parameter(TRITONREPOAGENT_AgentModel *m, const char *name, const char *value);
 error nt_agent_begin(TRITONREPOAGENT_Agent *a, TRITONREPOAGENT_AgentModel *m);
 error nt_agent_act(TRITONREPOAGENT_Agent *a, TRITONREPOAGENT_AgentModel *m, int action);

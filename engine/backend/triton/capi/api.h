@@ -22,7 +22,7 @@ enum error_code {
 };
 
 // Data types have the numbers of model_config.proto.
-enum { TYPE_BYTES = 13, TYPE_LAST = 14 };
+enum { TYPE_UINT8 = 2, TYPE_BYTES = 13, TYPE_LAST = 14 };
 
 enum memory_type { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
 

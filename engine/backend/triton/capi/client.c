@@ -10,6 +10,8 @@
 
 typedef TRITONSERVER_InferenceRequest request;
 
+error TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *t);
+
 // The limits of an input. A shape of more dimensions, or data of more bytes, is a fault of the program.
 static const uint64_t most_dims = 1 << 16, most_bytes = (uint64_t)1 << 47;
 
@@ -40,6 +42,7 @@ error TRITONSERVER_InferenceRequestRemoveAllInputs(request *q) {
   NEED(q, "request");
   for (uint32_t i = 0; i < q->input_count; i++) free_input(&q->inputs[i]);
   q->input_count = 0;
+  q->raw = false;
   return NULL;
 }
 
@@ -171,6 +174,15 @@ error TRITONSERVER_InferenceRequestAddInput(
   return NULL;
 }
 
+error TRITONSERVER_InferenceRequestAddRawInput(request *q, const char *name) {
+  NEED(q, "request");
+  NEED(name, "name of the input");
+  if (q->input_count > 0)
+    return new_error(CODE_INVALID_ARG, "raw input '%s' can't be added to request with other inputs", name);
+  q->raw = true;
+  return TRITONSERVER_InferenceRequestAddInput(q, name, TYPE_UINT8, NULL, 0);
+}
+
 // find_input returns the index of an input; input_count: there is none.
 static uint32_t find_input(request *q, const char *name) {
   uint32_t i = 0;
@@ -189,6 +201,7 @@ error TRITONSERVER_InferenceRequestRemoveInput(request *q, const char *name) {
   if (i == q->input_count) return no_input(name);
   free_input(&q->inputs[i]);
   q->inputs[i] = q->inputs[--q->input_count];
+  q->raw = false;
   return NULL;
 }
 
@@ -330,7 +343,10 @@ error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSE
   if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
     return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
   q->cancelled = false;  // it may have been sent before
-  return host_infer(s, q, nt_answering);
+  q->traced = trace == NULL ? 0 : trace->handle;
+  error e = host_infer(s, q, nt_answering);  // q may be gone
+  if (e == NULL) TRITONSERVER_InferenceTraceDelete(trace);
+  return e;
 }
 
 error TRITONSERVER_ServerIsLive(TRITONSERVER_Server *s, bool *live) {

@@ -82,9 +82,12 @@ func goRequest(q *C.TRITONSERVER_InferenceRequest) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version, r.ID = C.GoString(q.model), int64(q.version), C.GoString(q.id)
 	r.Correlation = infer.CorrelationID{Number: uint64(q.correlation), Text: C.GoString(q.correlation_text)}
-	r.Priority, r.Flags = uint64(q.priority), infer.Flags(q.flags)
+	r.Priority, r.Flags, r.Raw = uint64(q.priority), infer.Flags(q.flags), bool(q.raw)
 	if q.timeout > 0 {
 		r.Timeout = time.Duration(min(uint64(q.timeout), math.MaxInt64/1000)) * time.Microsecond
+	}
+	if t, ok := host.(Tracer); ok && q.traced != 0 {
+		r.Trace = t.Trace(uint64(q.traced))
 	}
 	for _, o := range unsafe.Slice(q.outputs, q.output_count) {
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: C.GoString(o)})
@@ -120,6 +123,9 @@ func goInput(r *infer.Request, in *C.client_input) {
 	}
 	shape := r.Dims(int(in.dims))
 	copy(shape, unsafe.Slice((*int64)(unsafe.Pointer(in.shape)), in.dims))
+	if r.Raw {
+		shape = append(r.Dims(1)[:0], int64(size))
+	}
 	r.Inputs = append(r.Inputs, tensor.Tensor{Name: C.GoString(in.name), DataType: tensor.DataType(in._type),
 		Shape: shape, Data: data, Buf: buf})
 }

@@ -35,8 +35,10 @@ struct TRITONSERVER_InferenceRequest {
   void *allocator_userp;
   response_function respond;
   void *respond_userp;
+  uint64_t traced;  // the handle of the request in whose trace it is; 0: none
   _Atomic uint64_t sent;  // Go's number; 0: it was not sent
   atomic_bool cancelled;
+  bool raw;     // its one input has only data; the model says what it is
   bool prompt;  // answers that are there when it is sent may be given on the thread that sends it
 };
 

@@ -7,6 +7,7 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/tensor"
+	"nereid/engine/worker"
 )
 
 // copyLimit is the size in bytes up to which an input is copied into the record of its request. Larger ones are in the
@@ -15,7 +16,13 @@ const copyLimit = 8192
 
 // recordWriter writes the records that nt_request reads: numbers of 8 bytes, and texts behind their length, with a zero
 // and padding to 8 bytes.
-type recordWriter struct{ b []byte }
+type recordWriter struct {
+	b     []byte
+	alone bool // the reader is in another process without shared memory: large inputs are left out
+}
+
+// leftOut is the address of an input that the reader does not have. request.c knows it too.
+const leftOut = 1
 
 func (w *recordWriter) number(v uint64) { w.b = binary.LittleEndian.AppendUint64(w.b, v) }
 
@@ -48,8 +55,10 @@ func (w *recordWriter) request(handle uint64, r *infer.Request, outputs []string
 	w.number(uint64(len(r.Inputs)))
 	w.number(uint64(count))
 	w.number(uint64(len(r.Parameters)))
+	context := w.trace(r)
 	w.text(r.ID)
 	w.text(r.Correlation.Text)
+	w.text(context)
 	for i := range r.Inputs {
 		w.input(&r.Inputs[i])
 	}
@@ -66,12 +75,30 @@ func (w *recordWriter) request(handle uint64, r *infer.Request, outputs []string
 	binary.LittleEndian.PutUint64(w.b[at:], uint64(len(w.b)-at-8))
 }
 
+// trace appends whether a request is traced, and the number of its trace. It returns the trace's context.
+func (w *recordWriter) trace(r *infer.Request) (context string) {
+	t, ok := r.Trace.(*worker.Trace)
+	if !ok {
+		w.number(0)
+		w.number(0)
+		return ""
+	}
+	w.number(1)
+	w.number(uint64(t.Number))
+	return t.Context
+}
+
 func (w *recordWriter) input(t *tensor.Tensor) {
 	w.text(t.Name)
 	w.number(uint64(t.DataType))
 	w.number(uint64(len(t.Shape)))
 	for _, d := range t.Shape {
 		w.number(uint64(d))
+	}
+	if w.alone && (t.OnDevice() != nil || t.Size() > copyLimit) {
+		w.number(leftOut)
+		w.number(uint64(t.Size()))
+		return
 	}
 	if len(t.Data) <= copyLimit || t.DataType == tensor.Bytes {
 		w.number(0)

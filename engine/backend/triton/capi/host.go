@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -29,6 +30,14 @@ type Host interface {
 	Logs(level slog.Level) bool
 	Server
 	Metrics
+}
+
+// Tracer is a Host with traced requests.
+type Tracer interface {
+	// Activity records what a backend does with a request, by its handle, at nanoseconds of the monotonic clock.
+	Activity(handle uint64, at int64, name string)
+	// Trace returns the trace for a request that a backend makes for the one with a handle; nil: there is none.
+	Trace(handle uint64) infer.Trace
 }
 
 // program is a server for the program that has made it, and the functions of the program that it calls.
@@ -185,6 +194,13 @@ func cError(err error) C.error {
 	text := C.CString(err.Error())
 	defer C.free(unsafe.Pointer(text))
 	return C.nt_error(C.int(status.CodeOf(err)), text)
+}
+
+//export host_activity
+func host_activity(handle, time C.uint64_t, name *C.char) {
+	if t, ok := host.(Tracer); ok {
+		t.Activity(uint64(handle), int64(time), C.GoString(name))
+	}
 }
 
 // levels are the levels of the log, by their numbers in the API.

@@ -15,6 +15,9 @@ TRITONSERVER_Error *host_normalize(const char *text, size_t size, char **whole);
 void host_log(int level, const char *file, int line, const char *text);
 bool host_logs(int level);
 
+// host_activity records what a backend does with a traced request, at nanoseconds of the monotonic clock.
+void host_activity(uint64_t handle, uint64_t time, const char *name);
+
 // host_find_model returns an error if a server knows that it cannot take requests for a model.
 TRITONSERVER_Error *host_find_model(TRITONSERVER_Server *s, const char *name, int64_t version);
 // host_infer sends a request to a server; its answers come by nt_answer. answering: the caller is in nt_answer.

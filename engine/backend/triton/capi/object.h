@@ -108,6 +108,14 @@ typedef struct event {
   enum { EVENT_RESPONSE, EVENT_RELEASE } kind;
 } event;
 
+// The trace of a request that a backend executes, or one for a request that the backend makes for it (a child).
+struct TRITONSERVER_InferenceTrace {
+  uint64_t handle;  // Go's number of the request; 0: the request is not traced
+  uint64_t number;  // the server's; 0: not known
+  bool child;
+  const char *id, *context;  // the request's memory; NULL for a child
+};
+
 // A request that a backend executes.
 struct TRITONBACKEND_Request {
   event released;
@@ -116,6 +124,7 @@ struct TRITONBACKEND_Request {
   atomic_int refs;  // the backend's until it releases it, Go's until the final response, responses and factories
   atomic_bool cancelled, gone;  // gone: the backend has released it
   char *record;  // the memory of all texts, shapes and small inputs
+  TRITONSERVER_InferenceTrace trace;
   const char *id, *correlation_text;
   uint64_t correlation, timeout, priority;
   uint32_t flags;

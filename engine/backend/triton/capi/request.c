@@ -18,15 +18,21 @@ void release_request(TRITONBACKEND_Request *q) {
   free(q);
 }
 
+// left_out is the address of an input whose data is not in this process; see encode.go.
+enum { left_out = 1 };
+
 static void read_input(cursor *c, TRITONBACKEND_Input *in) {
   uint64_t n;
   in->name = text(c, &n);
   in->type = (int)number(c);
   in->dims = (uint32_t)number(c);
   in->shape = (const int64_t *)bytes(c, 8 * (uint64_t)in->dims);
-  in->data = (const void *)(uintptr_t)number(c);
+  uint64_t at = number(c);
   in->size = number(c);
-  if (in->data == NULL) in->data = bytes(c, in->size);
+  if (at == 0)
+    in->data = bytes(c, in->size);
+  else if (at != left_out)
+    in->data = (const void *)(uintptr_t)at;
   in->attributes.size = in->size;
 }
 
@@ -45,9 +51,14 @@ TRITONBACKEND_Request *nt_request(const char *record, uint64_t size) {
   q->input_count = (uint32_t)number(&c);
   q->output_count = (uint32_t)number(&c);
   q->parameter_count = (uint32_t)number(&c);
+  bool traced = number(&c) != 0;
+  q->trace.number = number(&c);
   uint64_t n;
   q->id = text(&c, &n);
   q->correlation_text = text(&c, &n);
+  q->trace.context = text(&c, &n);
+  q->trace.id = q->id;
+  if (traced) q->trace.handle = q->handle;
   q->inputs = array(q->input_count, sizeof *q->inputs);
   for (uint32_t i = 0; i < q->input_count; i++) read_input(&c, &q->inputs[i]);
   q->outputs = array(q->output_count, sizeof *q->outputs);
@@ -156,9 +167,8 @@ error TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *q, uint32_t index, 
   return NULL;
 }
 
-// The server does not follow requests into a library: none of them is traced there.
 error TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *q, TRITONSERVER_InferenceTrace **trace) {
-  *trace = NULL;
+  *trace = q->trace.handle == 0 ? NULL : &q->trace;
   return NULL;
 }
 
@@ -193,9 +203,13 @@ error TRITONBACKEND_InputProperties(TRITONBACKEND_Input *in, const char **name, 
   return TRITONBACKEND_InputPropertiesForHostPolicy(in, NULL, name, type, shape, dims, size, buffers);
 }
 
-// one_buffer is the error for another buffer than the first: a tensor is in one piece.
-static error one_buffer(uint32_t index) {
-  return index == 0 ? NULL : new_error(CODE_INVALID_ARG, "out of bounds index %u: input has 1 buffer", index);
+// check_buffer is the error for another buffer than the first, because a tensor is in one piece, and for data that is
+// not in this process.
+static error check_buffer(const TRITONBACKEND_Input *in, uint32_t index) {
+  if (index != 0) return new_error(CODE_INVALID_ARG, "out of bounds index %u: input has 1 buffer", index);
+  if (in->data != NULL) return NULL;
+  return new_error(CODE_UNSUPPORTED, "a batching strategy does not see the %llu bytes of input '%s', only smaller ones",
+      (unsigned long long)in->size, in->name);
 }
 
 error TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *in, const char *policy, uint32_t index,
@@ -204,7 +218,7 @@ error TRITONBACKEND_InputBufferForHostPolicy(TRITONBACKEND_Input *in, const char
   *size = in->size;
   *memory = MEMORY_CPU;
   *id = 0;
-  return one_buffer(index);
+  return check_buffer(in, index);
 }
 
 error TRITONBACKEND_InputBuffer(
@@ -216,5 +230,5 @@ error TRITONBACKEND_InputBufferAttributes(
     TRITONBACKEND_Input *in, uint32_t index, const void **data, TRITONSERVER_BufferAttributes **attributes) {
   *data = in->data;
   *attributes = &in->attributes;
-  return one_buffer(index);
+  return check_buffer(in, index);
 }

@@ -1,0 +1,63 @@
+// A backend for iterative sequences: it is asked again for each request until it has counted to the input. With the
+// implicit state COUNT_OUT the server keeps the count, and the answer has it. Without, the library keeps it in the one
+// place below, and each step has a response.
+
+#include "triton.h"
+
+static float counted;
+
+static Error *answer(Request *q, float count, uint32_t flags) {
+  Response *r;
+  Output *out;
+  void *to;
+  int memory;
+  int64_t id, shape[] = {1};
+  TRITONBACKEND_ResponseNew(&r, q);
+  TRITONBACKEND_ResponseOutput(r, &out, "OUT", 11, shape, 1);
+  TRITONBACKEND_OutputBuffer(out, &to, sizeof count, &memory, &id);
+  memcpy(to, &count, sizeof count);
+  return TRITONBACKEND_ResponseSend(r, flags, NULL);
+}
+
+static float first(Input *in) {
+  const void *data;
+  uint64_t size;
+  int64_t id;
+  int memory;
+  TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
+  return *(const float *)data;
+}
+
+static void step(Request *q) {
+  Input *in, *before = NULL;
+  uint32_t flags;
+  TRITONBACKEND_RequestInput(q, "IN", &in);
+  Error *none = TRITONBACKEND_RequestInput(q, "COUNT_IN", &before);
+  TRITONBACKEND_RequestFlags(q, &flags);
+  if (before == NULL) {
+    TRITONSERVER_ErrorDelete(none);
+    if (flags & 1) counted = 0;
+  }
+  float count = (before == NULL ? counted : first(before)) + 1;
+  bool last = count >= first(in);
+  if (before == NULL) {
+    counted = count;
+    answer(q, count, last ? FINAL : 0);
+  } else {
+    State *state;
+    void *to;
+    int memory;
+    int64_t id, shape[] = {1};
+    TRITONBACKEND_StateNew(&state, q, "COUNT_OUT", 11, shape, 1);
+    TRITONBACKEND_StateBuffer(state, &to, sizeof count, &memory, &id);
+    memcpy(to, &count, sizeof count);
+    TRITONBACKEND_StateUpdate(state);
+    if (last) answer(q, count, FINAL);
+  }
+  TRITONBACKEND_RequestRelease(q, last ? ALL : RESCHEDULE);
+}
+
+Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
+  for (uint32_t k = 0; k < count; k++) step(requests[k]);
+  return NULL;
+}
