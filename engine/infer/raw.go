@@ -9,8 +9,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// CompleteRaw gives the input of a raw request the name, type and shape that the configuration says. The batch is 1. The
-// texts of errors are Triton's. All errors are InvalidArg.
+// CompleteRaw gives the input of a raw request the name, type and shape that the configuration says. The batch is 1.
+// The texts of errors are Triton's. All errors are InvalidArg.
 func (r *Request) CompleteRaw(cfg *inferencepb.ModelConfig) error {
 	invalid := func(format string, args ...any) error {
 		return status.Errorf(status.InvalidArg, "[request id: %s] "+format,

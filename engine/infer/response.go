@@ -17,8 +17,8 @@ type Response struct {
 	// Final marks the last response of the request. A decoupled model may end with a final response that has neither
 	// outputs nor an error.
 	Final bool
-	// Again marks the last response of one step of an iterative sequence, in the process of a model: the server executes
-	// the request again. It is Final in the process, and has States only.
+	// Again marks the last response of one step of an iterative sequence, in the process of a model: the server
+	// executes the request again. It is Final in the process, and has States only.
 	Again bool
 
 	shapes []int64 // storage for the outputs' shapes

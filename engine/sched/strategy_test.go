@@ -68,9 +68,11 @@ func TestAStrategyFormsBatches(t *testing.T) {
 	}{
 		{"a batch that it refuses to grow goes at once", Policy{MaxBatchSize: 8, MaxQueueDelay: delay}, 4,
 			[]int{2, 2, 1}, []int{4, 1}, delay, 4},
-		{"a lone request that it refuses goes alone", Policy{MaxBatchSize: 8}, 4, []int{5, 5, 1, 1}, []int{5, 5, 2}, 0, 4},
+		{"a lone request that it refuses goes alone", Policy{MaxBatchSize: 8}, 4, []int{5, 5, 1, 1}, []int{5, 5, 2}, 0,
+			4},
 		{"the policy holds too", Policy{MaxBatchSize: 2}, 100, []int{1, 1, 1}, []int{2, 1}, 0, 3},
-		{"preferred sizes hold too", Policy{MaxBatchSize: 8, Preferred: []int{2}}, 3, []int{1, 1, 1, 1}, []int{2, 2}, 0, 6},
+		{"preferred sizes hold too", Policy{MaxBatchSize: 8, Preferred: []int{2}}, 3, []int{1, 1, 1, 1}, []int{2, 2},
+			0, 6},
 		{"it is not asked without batches", Policy{MaxBatchSize: 1}, 0, []int{1, 1}, []int{1, 1}, 0, 0},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
