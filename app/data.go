@@ -13,6 +13,7 @@ import (
 	"nereid/app/inspect"
 	"nereid/app/options"
 	"nereid/engine"
+	"nereid/engine/refusals"
 	"nereid/engine/repo"
 	"nereid/engine/repo/cloud"
 	"nereid/engine/status"
@@ -85,7 +86,8 @@ func (s *server) openAccess(ctx context.Context) error {
 	if err := s.c.CheckAccess(has); err != nil {
 		return err
 	}
-	s.fronts = &fronts{c: s.c, log: s.log, tokens: s.tokens, tasks: &s.tasks}
+	s.fronts = &fronts{c: s.c, log: s.log, tokens: s.tokens, tasks: &s.tasks,
+		refusals: refusals.New()}
 	s.network = newNetwork(ctx, s)
 	for _, e := range s.c.Listen.All() {
 		if e.Reachable() && e != &s.c.Listen.UI && !s.tokens.Required() {

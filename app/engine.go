@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"nereid/app/alerts"
@@ -106,10 +107,10 @@ func (s *server) openAlerts(ctx context.Context) (err error) {
 		return err
 	}
 	s.alerts, err = alerts.New(ctx, alerts.Options{Store: s.store, Recorder: s.recorder, Readings: s.meter.Last,
-		Log: s.log, Notify: func(a alerts.Alert) {
+		Refused: s.fronts.refusals.Total, Log: s.log, Notify: func(a alerts.Alert) {
 			s.webhook.Notify(a)
 			if s.shell != nil && a.EndUS == 0 {
-				s.shell.notify("Nereid: "+a.Model, a.Text())
+				s.shell.notify(strings.TrimSuffix("Nereid: "+a.Model, ": "), a.Text())
 			}
 		}})
 	return err

@@ -62,7 +62,6 @@ type fronts struct {
 func (s *server) openFronts(ctx context.Context) error {
 	f := s.fronts
 	f.engine = s.engine
-	f.refusals = refusals.New()
 	if f.c.Requests.Record {
 		f.requests = requests.New()
 		s.requests = requestlog.New(f.requests, s.keepRequests())
@@ -397,7 +396,11 @@ func (f *fronts) addresses() api.Addresses {
 		}
 		return ""
 	}
-	out := api.Addresses{HTTP: get("http"), GRPC: get("grpc"), Metrics: get("metrics"), Console: get("ui")}
+	out := api.Addresses{HTTP: get("http"), GRPC: get("grpc"), Metrics: get("metrics"), Console: get("ui"),
+		KioskNetwork: f.kioskAddress()}
+	if at := get("kiosk"); at != "" {
+		out.Kiosk = f.url("kiosk", at) + "/"
+	}
 	for _, e := range []struct{ name, member string }{
 		{"http", "http"}, {"grpc", "grpc"}, {"metrics", "metrics"}, {"ui", "console"},
 	} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Alert is one finding about a version of a model.
+// Alert is one finding about a version of a model, or about the server: then it has neither model nor version.
 type Alert struct {
 	ID      int64  `json:"id"` // rising
 	Kind    Kind   `json:"kind"`
@@ -37,6 +37,9 @@ func (a *Alert) Text() string {
 	switch a.Kind {
 	case Failures:
 		return fmt.Sprintf("%.1f %% of the requests of the last minute failed; the limit is %.1f %%", 100*a.Value,
+			100*a.Limit)
+	case Refused:
+		return fmt.Sprintf("%.1f %% of the requests of the last minute were refused; the limit is %.1f %%", 100*a.Value,
 			100*a.Limit)
 	case P99:
 		return fmt.Sprintf("the 99th percentile of the last minute is %.1f ms; the limit is %.1f ms", a.Value/1000,

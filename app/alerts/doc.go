@@ -8,6 +8,7 @@
 //   - p99: a 99th percentile is above a limit if more than 1 % of the requests are slower than the limit.
 //   - queue: the median of a minute's queue lengths.
 //   - memory: what the model takes, in three readings in a row.
+//   - refused: the share of requests that reached no model; of the server.
 //   - restarts: how often processes of the version ended within ten minutes.
 //
 // A limit that the user has not set follows from the model's recorded past: see baseline.

@@ -22,10 +22,14 @@ const (
 	Queue    Kind = "queue"    // limit: a number of requests
 	Memory   Kind = "memory"   // limit: bytes
 	Version  Kind = "version"  // no limit
+	Refused  Kind = "refused"  // limit: a share of all requests; of the server, so its alerts have no model
 )
 
-// Kinds are all kinds, in the order in which they are shown.
+// Kinds are the kinds of a model, in the order in which they are shown.
 var Kinds = []Kind{Failures, P99, Restarts, Queue, Memory, Version}
+
+// Server is in place of a model's name in the rules of the server. It has one kind, Refused.
+const Server = ""
 
 // Rule is what the user decided about one kind of alert.
 type Rule struct {
@@ -40,16 +44,20 @@ type Rules struct {
 	SilencedUntilMS int64 `json:"silencedUntilMs,omitempty"`
 }
 
-// Check returns why rules cannot be kept, nil if they can.
-func (r Rules) Check() error {
+// Check returns why rules of a model, or of the Server, cannot be kept, nil if they can.
+func (r Rules) Check(model string) error {
+	kinds := Kinds
+	if model == Server {
+		kinds = []Kind{Refused}
+	}
 	for k, rule := range r.Rules {
 		switch {
-		case !slices.Contains(Kinds, k):
-			return fmt.Errorf("there is no alert of kind %q; the kinds are %v", k, Kinds)
+		case !slices.Contains(kinds, k):
+			return fmt.Errorf("there is no alert of kind %q; the kinds are %v", k, kinds)
 		case math.IsNaN(rule.Limit) || math.IsInf(rule.Limit, 0) || rule.Limit < 0:
 			return fmt.Errorf("the limit of %q must be above 0, or 0 for the one that follows from the past", k)
-		case k == Failures && rule.Limit >= 1:
-			return fmt.Errorf("the limit of failures is a share and must be below 1, such as 0.05")
+		case (k == Failures || k == Refused) && rule.Limit >= 1:
+			return fmt.Errorf("the limit of %s is a share and must be below 1, such as 0.05", k)
 		case k == Version && rule.Limit != 0:
 			return fmt.Errorf("the comparison of versions has no limit that can be set")
 		}
@@ -60,7 +68,8 @@ func (r Rules) Check() error {
 // Limits that hold without a past.
 const (
 	leastFailures = 0.05
-	mostFailures  = 0.5
+	mostFailures  = 0.2
+	mostRefused   = 0.1
 	leastRestarts = 3
 	leastQueue    = 10
 	leastMemory   = 64 << 20 // above what the model takes usually
@@ -73,12 +82,18 @@ const (
 // The past is the last week by the hour, without the last hour; for a new model the last six hours by the minute.
 // Medians and 90th percentiles are taken over these periods, so that an incident in a few of them changes little.
 //
-//   - failures: three times the median share, from 5 % to 50 %
+//   - failures: three times the median share, from 5 % to 20 %. So a model that always fails a third of its requests
+//     keeps its alert.
 //   - p99: twice the median of the p99s, at least 1.25 times their 90th percentile, and 5 ms above the median
 //   - queue: four times the 90th percentile of the mean length, at least 10; by Little's law the mean length is the
 //     time that all requests waited, divided by the time in which they did
 //   - memory: 1.5 times the median of a week, and 64 MiB above it
+//
+// The Server has no recorded past of what it refused: its limit is fixed.
 func baseline(ctx context.Context, s *store.Store, model string, now time.Time) (map[Kind]float64, error) {
+	if model == Server {
+		return map[Kind]float64{Refused: mostRefused}, nil
+	}
 	out := map[Kind]float64{Failures: leastFailures, Restarts: leastRestarts}
 	points, step, err := past(ctx, s, model, now)
 	if err != nil {

@@ -34,6 +34,8 @@ type Options struct {
 	Recorder *history.Recorder
 	// Readings returns the last readings of the machine and the models.
 	Readings func() []history.Reading
+	// Refused returns how many requests were refused since the start. nil: nobody counts them.
+	Refused func() uint64
 	// Notify is called by Run for an alert that is raised or has ended, unless its model is silenced. It must not wait.
 	Notify func(Alert)
 	Log    *slog.Logger
@@ -49,6 +51,8 @@ type Watch struct {
 	versions    map[key]*watched
 	comparisons map[key]*comparison
 	baselines   map[string]*known
+	server      watched // its requests are those of all models and those that were refused; the latter are its failures
+	refused     uint64  // up to the last second
 
 	mu     sync.Mutex
 	nowUS  int64            // the end of the last second; written by Run only, with mu held
@@ -175,6 +179,7 @@ func (w *Watch) second(ctx context.Context, s history.Second) {
 	if before-w.nowUS > setBack.Microseconds() {
 		w.forgetTimes()
 	}
+	w.applyRefused(ctx, s)
 	memory := w.readings(s.StartUS)
 	loaded := make(map[key]bool, len(s.Samples))
 	for i := range s.Samples {
@@ -219,10 +224,35 @@ func (w *Watch) forgetTimes() {
 	clear(w.versions)
 	clear(w.comparisons)
 	clear(w.baselines)
+	w.server = watched{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.open {
 		a.SinceUS, a.knownUS, a.clearUS = min(a.SinceUS, w.nowUS), w.nowUS, 0
+	}
+}
+
+// applyRefused applies the rule of the server to a second that has ended.
+func (w *Watch) applyRefused(ctx context.Context, s history.Second) {
+	if w.o.Refused == nil {
+		return
+	}
+	refused := w.o.Refused()
+	all := store.Sample{StartUS: s.StartUS, Failures: store.Failures{Rejected: int64(refused - w.refused)}}
+	all.Requests, w.refused = all.Failures.Rejected, refused
+	for i := range s.Samples {
+		all.Requests += s.Samples[i].Requests
+	}
+	w.server.add(second{startUS: s.StartUS, sample: all})
+	rules, is := w.Rules(Server), rule{key{Server, 0}, Refused}
+	if rules.Rules[Refused].Off {
+		w.end(ctx, func(a *Alert) bool { return a.Kind == Refused })
+		return
+	}
+	limit := w.limits(ctx, Server, rules)[Refused]
+	f := w.server.failing(limit)
+	if !w.update(ctx, is, limit, f) && f.over {
+		w.raise(ctx, Alert{Kind: Refused, Value: f.value, Limit: limit})
 	}
 }
 
@@ -437,7 +467,7 @@ func (w *Watch) Rules(model string) Rules {
 
 // SetRules keeps the rules of a model.
 func (w *Watch) SetRules(ctx context.Context, model string, r Rules) error {
-	if err := r.Check(); err != nil {
+	if err := r.Check(model); err != nil {
 		return err
 	}
 	w.mu.Lock()

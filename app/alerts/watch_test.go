@@ -27,6 +27,7 @@ type rig struct {
 	snaps    []stats.Snapshot
 	notified []Alert
 	readings []history.Reading
+	refused  uint64
 }
 
 func (r *rig) Activity() <-chan struct{} { return nil }
@@ -50,6 +51,7 @@ func run(t *testing.T, test func(*rig)) {
 		r.rec = history.New(r, r.store)
 		r.watch, err = New(t.Context(), Options{Store: r.store, Recorder: r.rec, Log: slog.New(slog.DiscardHandler),
 			Readings: func() []history.Reading { r.mu.Lock(); defer r.mu.Unlock(); return r.readings },
+			Refused:  func() uint64 { r.mu.Lock(); defer r.mu.Unlock(); return r.refused },
 			Notify:   func(a Alert) { r.mu.Lock(); defer r.mu.Unlock(); r.notified = append(r.notified, a) }})
 		if err != nil {
 			t.Fatal(err)
@@ -152,6 +154,55 @@ func TestFailuresRaiseOneAlertThatEnds(t *testing.T) {
 		if len(r.notified) != 2 || r.notified[0].EndUS != 0 || r.notified[1].EndUS == 0 {
 			t.Errorf("notified %+v, want the alert and its end", r.notified)
 		}
+	})
+}
+
+func TestRefusedRequestsRaiseAnAlertOfTheServer(t *testing.T) {
+	run(t, func(r *rig) {
+		refuse := func(seconds, ok, refused int) {
+			for range seconds {
+				r.mu.Lock()
+				r.refused += uint64(refused)
+				r.mu.Unlock()
+				r.serve(1, ok, 0, always(time.Millisecond))
+			}
+		}
+		r.load(1)
+		refuse(61, 100, 8)
+		r.want("less than a tenth is refused")
+		refuse(10, 1, 60)
+		r.want("most of the last seconds are refused", Refused)
+		open, _ := r.watch.Alerts()
+		if a := open[0]; a.Model != "" || a.Version != 0 || a.Limit != mostRefused || a.Value <= a.Limit {
+			t.Errorf("the alert is %+v", a)
+		}
+		refuse(130, 100, 0)
+		r.want("nothing is refused any more")
+		ctx := context.Background()
+		if err := r.watch.SetRules(ctx, Server, Rules{Rules: map[Kind]Rule{Failures: {Off: true}}}); err == nil {
+			t.Error("the server has a rule for the failures of a model")
+		}
+		if err := r.watch.SetRules(ctx, Server, Rules{Rules: map[Kind]Rule{Refused: {Off: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		refuse(20, 1, 60)
+		r.want("the rule is off")
+	})
+}
+
+// A third of the requests is above the limit, even if it has been so for as long as the model is known.
+func TestAModelThatAlwaysFailsKeepsItsAlert(t *testing.T) {
+	run(t, func(r *rig) {
+		r.load(1)
+		r.serve(15*60, 10, 5, always(time.Millisecond))
+		if err := r.store.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		limits, err := r.watch.Limits(context.Background(), "m")
+		if err != nil || limits[Failures] < leastFailures || limits[Failures] >= 0.33 {
+			t.Errorf("the limits are %v (%v), with a third that fails", limits, err)
+		}
+		r.want("a third fails", Failures)
 	})
 }
 

@@ -41,6 +41,8 @@ func (c *Console) serverRoutes() []route {
 		{"GET", "/api/history/machine", rest.Reply(c.history.Machine).For(access.View)},
 		{"GET", "/api/refused", rest.Reply(c.history.RefusedRequests).For(access.View)},
 		{"GET", "/api/alerts", rest.Reply(c.alerts.List).For(access.View)},
+		{"GET", "/api/alerts/rules", rest.Reply(c.alerts.Rules).For(access.View)},
+		{"PUT", "/api/alerts/rules", rest.Call(c.alerts.SetRules)},
 		{"POST", "/api/alerts/{id}/dismiss", rest.Reply(c.alerts.Dismiss)},
 		{"GET", "/api/monitoring/dashboard", rest.Raw(c.alerts.Dashboard).For(access.View)},
 		{"GET", "/api/monitoring/rules", rest.Raw(c.alerts.PrometheusRules).For(access.View)},

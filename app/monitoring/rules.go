@@ -10,7 +10,7 @@ import (
 	"nereid/engine/repo"
 )
 
-// Limits are the limits in force for one model, by kind of alert.
+// Limits are the limits in force for one model, or for alerts.Server, by kind of alert.
 type Limits struct {
 	Model  string
 	Limits map[alerts.Kind]float64
@@ -41,6 +41,9 @@ func Rules(models []Limits) ([]byte, error) {
 		Annotations: summary("Prometheus gets no metrics of Nereid {{ $labels.instance }}")}}
 	namespaces := slices.ContainsFunc(models, func(m Limits) bool { n, _ := repo.Split(m.Model); return n != "" })
 	for _, m := range models {
+		if limit := m.Limits[alerts.Refused]; limit > 0 {
+			rules = append(rules, refusedRule(limit))
+		}
 		for _, kind := range alerts.Kinds {
 			if limit := m.Limits[kind]; limit > 0 {
 				if r, ok := ruleOf(m.Model, namespaces, kind, limit); ok {
@@ -54,6 +57,17 @@ func Rules(models []Limits) ([]byte, error) {
 		Rules []rule `yaml:"rules"`
 	}
 	return yaml.Marshal(map[string][]group{"groups": {{"nereid", rules}}})
+}
+
+// refusedRule returns the rule about what a server refuses. A server without models has the metrics of none.
+func refusedRule(limit float64) rule {
+	increase := func(metric string) string { return fmt.Sprintf("sum by (instance) (increase(%s[5m]))", metric) }
+	refused := increase("nereid_request_refused_total")
+	all := fmt.Sprintf("(%s + (%s + %s or 0 * %[1]s))", refused, increase("nv_inference_request_success"),
+		increase("nv_inference_request_failure"))
+	return rule{Alert: "NereidRefusesRequests", For: "1m", Labels: severity("warning"),
+		Expr:        fmt.Sprintf("%[1]s / %[2]s > %[3]g and %[2]s >= %[4]d", refused, all, limit, alerts.LeastFailing),
+		Annotations: summary("{{ $labels.instance }} refuses {{ $value | humanizePercentage }} of the requests")}
 }
 
 // ruleOf returns the rule of a model's limit. It reports false for a kind without a metric. If there are namespaces, a

@@ -120,6 +120,19 @@ func (l *Log) Counts() (counts []Count, end time.Time) {
 	return counts, end
 }
 
+// Total returns how many requests were refused.
+func (l *Log) Total() (n uint64) {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.counts {
+		n += c.total
+	}
+	return n
+}
+
 // LastMinute returns how many requests were refused in the last 60 complete seconds.
 func (l *Log) LastMinute() (n int64) {
 	counts, _ := l.Counts()

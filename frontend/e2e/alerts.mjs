@@ -21,6 +21,9 @@ export async function alerting({ base, page, report, id }) {
   const dialog = page.locator("dialog[open]");
   const button = (text, scope = page) => scope.getByRole("button", { name: text });
 
+  const serverRule = (on, limit = 0) => api(base, "PUT", "/api/alerts/rules", JSON.stringify({ rules: [{ kind: "refused", on, limit }], silencedUntilMs: 0 }));
+  await serverRule(false); // other steps had requests refused
+
   await report.step("a failing model raises an alert: title, bell and banner", async () => {
     const aside = path.join(repository, `.${name}`); // made aside: the server must not see an incomplete model
     fs.mkdirSync(path.join(aside, "1"), { recursive: true });
@@ -36,6 +39,9 @@ export async function alerting({ base, page, report, id }) {
     const title = await page.title();
     report.check(/^\(\d+\) /.test(title), `the title counts the alerts: ${title}`);
     await shot(page, "80-alert-banner");
+    await page.getByRole("link", { name: "Show the failed requests" }).click();
+    await page.getByRole("row").filter({ hasText: "always" }).first().waitFor(); // with the text of the error
+    report.check(page.url().endsWith(`#/requests?show=failed&model=${name}`), `the failed requests are at ${page.url()}`);
     await button(/^Open alerts/).click();
     await dialog.getByRole("link", { name }).waitFor();
     await shot(page, "80-alert-dialog");
@@ -112,6 +118,28 @@ export async function alerting({ base, page, report, id }) {
     await axe(page, report, "the webhook");
     await api(base, "PUT", "/api/webhook", JSON.stringify({ url: "", secret: "" }));
   });
+  await report.step("refused requests raise an alert of the server, whose limit can be changed", async () => {
+    await serverRule(true);
+    await page.goto(`${base}/#/history`);
+    const limit = page.getByLabel("Alert above, % of all requests");
+    await limit.fill("30");
+    await limit.press("Enter");
+    await page.getByText("The rules are saved").first().waitFor();
+    const kept = await api(base, "GET", "/api/alerts/rules");
+    report.check(kept.rules.length === 1 && kept.rules[0].on && kept.rules[0].limit === 0.3, `kept: ${JSON.stringify(kept)}`);
+    await axe(page, report, "the rule about refused requests");
+    const { addresses } = await api(base, "GET", "/api/server");
+    for (let i = 0; i < 100; i++) await fetch(`http://${addresses.http}/v2/models/absent/infer`, { method: "POST", body: "{}" });
+    await eventually(() => api(base, "GET", "/api/alerts"), (all) => all.open.some((a) => a.kind === "refused" && a.model === ""));
+    await button(/^Open alerts/).click();
+    await dialog.getByText("of the requests of the last minute were refused").waitFor();
+    await shot(page, "83-alert-refused");
+    await dialog.getByRole("link", { name: "Show the refused requests" }).click();
+    await page.getByRole("row").filter({ hasText: "unknown model" }).first().waitFor();
+    await shot(page, "83-refused");
+    await serverRule(false);
+  });
+
   fs.rmSync(path.join(repository, name), { recursive: true });
   await eventually(models, (all) => !all.some((m) => m.name === name));
 }

@@ -32,6 +32,20 @@ export async function kiosk({ at, report }) {
     report.check(live.status() === 200, "a picture of the camera is answered");
     await page.waitForResponse((r) => r.url().includes("/api/infer/digits")); // and the next one
     await page.getByRole("button", { name: "Pause" }).click();
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${at}/#/`);
+    await page.getByRole("link", { name: /digits/ }).click();
+    await page.getByRole("button", { name: "Camera" }).click();
+    await page.waitForFunction(() => (document.querySelector("video")?.readyState ?? 0) >= 2);
+    await page.getByRole("button", { name: "Take a picture" }).click();
+    await answer.locator("ol li .label").first().waitFor();
+    const seen = await answer.evaluate((el) => el.getBoundingClientRect().top < innerHeight - 100);
+    report.check(seen, "on a phone the first answer is seen");
+    const [video, still] = await Promise.all(["video", "canvas"].map((s) => page.locator(s).first().boundingBox()));
+    report.check(still.y >= video.y && still.y + still.height <= video.y + video.height && still.width < video.width / 2, "what was taken is small, over the picture of the camera");
+    await shot(page, "40-kiosk-camera-phone");
+    await axe(page, report, "camera on a phone");
+    await page.setViewportSize({ width: 1360, height: 860 });
     await page.getByRole("button", { name: "Close" }).click();
   });
 

@@ -84,7 +84,7 @@ export async function requests({ base, page, report }) {
     await page.getByLabel("Outcome shown").selectOption("failed");
     await row(`${mark}-failed`).getByRole("button").click();
     report.check((await table.locator("tr.one.ok").count()) === 0, "only failed requests are listed");
-    await table.getByText("the moon is in the way").waitFor();
+    await table.getByRole("paragraph").filter({ hasText: "the moon is in the way" }).waitFor();
     await table.getByText(`It ran alone in ${name}`).waitFor();
     report.check((await table.locator("tr.detail .track .bar > span").count()) > 2, "its time is shown in parts");
     await shot(page, "73-request-failed");

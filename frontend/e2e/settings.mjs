@@ -1,5 +1,5 @@
 // The access settings: create a token, use it, open and close the network, revoke the token.
-import { axe, shot } from "./lib.mjs";
+import { api, axe, shot } from "./lib.mjs";
 
 /** http: the inference server's address, "http://127.0.0.1:8000". Leaves everything as it was. */
 export async function settings({ base, http, page, report }) {
@@ -13,6 +13,11 @@ export async function settings({ base, http, page, report }) {
     report.check((await status()) === 200, "no token is asked for before there is one");
     await shot(page, "40-settings-empty");
     await axe(page, report, "settings without tokens");
+
+    const { kiosk } = (await api(base, "GET", "/api/server")).addresses;
+    const visitors = page.locator("section", { has: page.getByRole("heading", { name: "The public page" }) });
+    if (kiosk === "") await visitors.getByText("Start the server with --kiosk").waitFor();
+    else report.check((await visitors.getByRole("link").getAttribute("href")) === kiosk, `the public page is at ${kiosk}`);
 
     await page.getByLabel("Name of a new token").fill("<b>phone</b>");
     await page.getByRole("button", { name: "Create a token" }).click();

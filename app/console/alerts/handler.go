@@ -72,22 +72,34 @@ func (h *Handler) Dismiss(r *http.Request) (out api.Alerts, err error) {
 	return h.List(r)
 }
 
-// Rules returns the rules of a model.
-func (h *Handler) Rules(r *http.Request) (out api.AlertRules, err error) {
+// subject returns whose rules a request is about: the name of a model, or alerts.Server for the route without one.
+func (h *Handler) subject(r *http.Request) (name string, kinds []alerts.Kind, err error) {
 	if err := h.off(); err != nil {
-		return out, err
+		return "", nil, err
 	}
-	m, err := h.Catalog.Find(r.PathValue("name"))
+	if name = r.PathValue("name"); name == "" {
+		return alerts.Server, []alerts.Kind{alerts.Refused}, nil
+	}
+	m, err := h.Catalog.Find(name)
+	if err != nil {
+		return "", nil, err
+	}
+	return m.Name, alerts.Kinds, nil
+}
+
+// Rules returns the rules of a model or of the server.
+func (h *Handler) Rules(r *http.Request) (out api.AlertRules, err error) {
+	name, kinds, err := h.subject(r)
 	if err != nil {
 		return out, err
 	}
-	usual, err := h.Watch.Limits(r.Context(), m.Name)
+	usual, err := h.Watch.Limits(r.Context(), name)
 	if err != nil {
 		return out, err
 	}
-	own := h.Watch.Rules(m.Name)
+	own := h.Watch.Rules(name)
 	out.SilencedUntilMs = own.SilencedUntilMS
-	for _, kind := range alerts.Kinds {
+	for _, kind := range kinds {
 		rule := api.AlertRule{Kind: api.AlertKind(kind), On: !own.Rules[kind].Off, Limit: own.Rules[kind].Limit}
 		if limit, ok := usual[kind]; ok {
 			rule.Usual = &limit
@@ -97,12 +109,9 @@ func (h *Handler) Rules(r *http.Request) (out api.AlertRules, err error) {
 	return out, nil
 }
 
-// SetRules keeps the rules of a model.
+// SetRules keeps the rules of a model or of the server.
 func (h *Handler) SetRules(r *http.Request, req *api.SetAlertRules) (out api.AlertRules, err error) {
-	if err := h.off(); err != nil {
-		return out, err
-	}
-	m, err := h.Catalog.Find(r.PathValue("name"))
+	name, _, err := h.subject(r)
 	if err != nil {
 		return out, err
 	}
@@ -112,10 +121,10 @@ func (h *Handler) SetRules(r *http.Request, req *api.SetAlertRules) (out api.Ale
 			rules.Rules[alerts.Kind(rule.Kind)] = own
 		}
 	}
-	if err := rules.Check(); err != nil {
+	if err := rules.Check(name); err != nil {
 		return out, rest.Errorf(api.CodeInvalid, "%v", err)
 	}
-	if err := h.Watch.SetRules(r.Context(), m.Name, rules); err != nil {
+	if err := h.Watch.SetRules(r.Context(), name, rules); err != nil {
 		return out, err
 	}
 	return h.Rules(r)
@@ -133,15 +142,18 @@ func (h *Handler) Dashboard(w http.ResponseWriter, _ *http.Request) error {
 // PrometheusRules replies with alerting rules that have the limits in force. Without a history there are no limits.
 func (h *Handler) PrometheusRules(w http.ResponseWriter, r *http.Request) error {
 	var all []monitoring.Limits
-	for _, m := range h.Catalog.All() {
-		if h.Watch == nil {
-			break
+	if h.Watch != nil {
+		names := []string{alerts.Server}
+		for _, m := range h.Catalog.All() {
+			names = append(names, m.Name)
 		}
-		limits, err := h.Watch.InForce(r.Context(), m.Name)
-		if err != nil {
-			return err
+		for _, name := range names {
+			limits, err := h.Watch.InForce(r.Context(), name)
+			if err != nil {
+				return err
+			}
+			all = append(all, monitoring.Limits{Model: name, Limits: limits})
 		}
-		all = append(all, monitoring.Limits{Model: m.Name, Limits: limits})
 	}
 	content, err := monitoring.Rules(all)
 	if err != nil {

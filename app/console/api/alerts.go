@@ -12,6 +12,8 @@ const (
 	AlertMemory   AlertKind = "memory"   // bytes
 	// AlertVersion: a version is worse than what served before. The value is the factor of the times; it has no limit.
 	AlertVersion AlertKind = "version"
+	// AlertRefused: a share of all requests, 0 to 1. It is of the server, so the alert has no model.
+	AlertRefused AlertKind = "refused"
 )
 
 // Alerts answers GET /api/alerts, each list with the newest first. The stream has an event of the kinds alert and
@@ -22,7 +24,7 @@ type Alerts struct {
 	Past List[Alert] `json:"past"`
 }
 
-// Alert is one finding about a version of a model.
+// Alert is one finding about a version of a model, or about the server: then Model is empty.
 type Alert struct {
 	ID      int64     `json:"id"`
 	Kind    AlertKind `json:"kind"`
@@ -56,7 +58,7 @@ type Compared struct {
 	NowCPU    *float64 `json:"nowCpu"`
 }
 
-// AlertRules answers GET /api/models/{name}/alerts.
+// AlertRules answers GET /api/models/{name}/alerts, and GET /api/alerts/rules for the server.
 type AlertRules struct {
 	Rules List[AlertRule] `json:"rules"`
 	// SilencedUntilMs: until then nobody is notified; 0: the model is not silenced.
@@ -73,7 +75,7 @@ type AlertRule struct {
 	Usual *float64 `json:"usual"`
 }
 
-// SetAlertRules keeps rules of a model. Kinds that are left out are on, with the limit that follows from the past.
+// SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows from the past.
 type SetAlertRules struct {
 	Rules           List[SetAlertRule] `json:"rules"`
 	SilencedUntilMs int64              `json:"silencedUntilMs"`

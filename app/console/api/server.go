@@ -36,6 +36,9 @@ type Addresses struct {
 	GRPC    string `json:"grpc"`
 	Metrics string `json:"metrics"`
 	Console string `json:"console"`
+	// Kiosk is the URL of the public page for this machine, KioskNetwork that for other devices.
+	Kiosk        string `json:"kiosk"`
+	KioskNetwork string `json:"kioskNetwork"`
 	// TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console".
 	TLS List[string] `json:"tls"`
 }

@@ -2,8 +2,10 @@
 import type { Alert, Alerts } from "./api.gen";
 import { client } from "./api";
 import { bytes, us } from "./format";
+import { serverNow } from "./clock";
 import { t } from "./i18n/index.svelte";
 import { read, write } from "./prefs.svelte";
+import { href } from "./router.svelte";
 
 const noticesKey = "nereid.notices";
 
@@ -12,7 +14,7 @@ export const share = (v: number) => `${(100 * v).toFixed(v < 0.1 ? 1 : 0)} %`;
 
 /** A value or a limit with the unit of the alert's kind. */
 export function figure(kind: Alert["kind"], v: number): string {
-  if (kind === "failures") return share(v);
+  if (kind === "failures" || kind === "refused") return share(v);
   if (kind === "p99") return us(v);
   if (kind === "memory") return bytes(Math.round(v));
   return String(Math.round(v * 100) / 100);
@@ -27,6 +29,15 @@ export function alertText(a: Alert): string {
   if (c.failsMore) parts.push(t("alert.text.failsMore", { now: share(c.nowFailures), before: share(c.beforeFailures) }));
   if (c.beforeCpu !== null && c.nowCpu !== null) parts.push(t("alert.text.cpu", { now: share(c.nowCpu), before: share(c.beforeCpu) }));
   return t(c.before === a.version ? "alert.text.reload" : "alert.text.version", { before: c.before, what: parts.join(t("alert.text.join")) });
+}
+
+/** Where to look for what an alert is about. */
+export function alertLink(a: Alert): { href: string; text: string } {
+  const around = 600_000; // ms before and after
+  if (a.kind === "refused") return { href: href.requests("show=refused"), text: t("alert.see.refused") };
+  if (a.kind === "failures" || a.compared?.failsMore) return { href: href.failed(a.model), text: t("alert.see.failed") };
+  if (a.kind === "restarts") return { href: href.logs(a.model), text: t("alert.see.log") };
+  return { href: href.charts(a.model, a.sinceMs - around, Math.min(serverNow(), (a.endMs || a.sinceMs) + around)), text: t("alert.see.charts") };
 }
 
 class AlertState {
@@ -71,7 +82,7 @@ class AlertState {
 
   private notify(a: Alert): void {
     // Several tabs show one notification: the tag replaces an earlier one.
-    new Notification(`Nereid: ${a.model}`, { body: alertText(a), tag: `nereid-alert-${a.id}` });
+    new Notification(a.model ? `Nereid: ${a.model}` : "Nereid", { body: alertText(a), tag: `nereid-alert-${a.id}` });
   }
 }
 

@@ -72,7 +72,7 @@ export interface SetNetwork {
 }
 
 /** AlertKind is what an alert is about. */
-export type AlertKind = "failures" | "p99" | "restarts" | "queue" | "memory" | "version";
+export type AlertKind = "failures" | "p99" | "restarts" | "queue" | "memory" | "version" | "refused";
 
 /**
  * Alerts answers GET /api/alerts, each list with the newest first. The stream has an event of the kinds alert and
@@ -84,7 +84,7 @@ export interface Alerts {
   past: Alert[];
 }
 
-/** Alert is one finding about a version of a model. */
+/** Alert is one finding about a version of a model, or about the server: then Model is empty. */
 export interface Alert {
   id: number;
   kind: AlertKind;
@@ -118,7 +118,7 @@ export interface Compared {
   nowCpu: number | null;
 }
 
-/** AlertRules answers GET /api/models/{name}/alerts. */
+/** AlertRules answers GET /api/models/{name}/alerts, and GET /api/alerts/rules for the server. */
 export interface AlertRules {
   rules: AlertRule[];
   /** SilencedUntilMs: until then nobody is notified; 0: the model is not silenced. */
@@ -135,7 +135,7 @@ export interface AlertRule {
   usual: number | null;
 }
 
-/** SetAlertRules keeps rules of a model. Kinds that are left out are on, with the limit that follows from the past. */
+/** SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows from the past. */
 export interface SetAlertRules {
   rules: SetAlertRule[];
   silencedUntilMs: number;
@@ -1757,6 +1757,9 @@ export interface Addresses {
   grpc: string;
   metrics: string;
   console: string;
+  /** Kiosk is the URL of the public page for this machine, KioskNetwork that for other devices. */
+  kiosk: string;
+  kioskNetwork: string;
   /** TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console". */
   tls: string[];
 }

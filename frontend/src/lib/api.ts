@@ -241,6 +241,8 @@ export const client = {
 
   alerts: (s?: AbortSignal) => json<api.Alerts>("GET", "/api/alerts", undefined, s),
   dismissAlert: (id: number) => json<api.Alerts>("POST", `/api/alerts/${id}/dismiss`),
+  serverAlertRules: (s?: AbortSignal) => json<api.AlertRules>("GET", "/api/alerts/rules", undefined, s),
+  setServerAlertRules: (r: api.SetAlertRules) => json<api.AlertRules>("PUT", "/api/alerts/rules", r),
   alertRules: (name: string, s?: AbortSignal) => json<api.AlertRules>("GET", `${model(name)}/alerts`, undefined, s),
   setAlertRules: (name: string, r: api.SetAlertRules) => json<api.AlertRules>("PUT", `${model(name)}/alerts`, r),
   loads: (name: string, s?: AbortSignal) => json<api.ModelLoads>("GET", `${model(name)}/loads`, undefined, s),

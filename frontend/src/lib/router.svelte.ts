@@ -51,9 +51,11 @@ export const href = {
   history: "#/history",
   logs: (model = "") => (model ? `#/logs/${encodeURIComponent(model)}` : "#/logs"),
   requests: (query = "") => (query ? `#/requests?${query}` : "#/requests"),
+  failed: (model: string): string => href.requests(String(new URLSearchParams({ show: "failed", model }))),
   server: "#/server",
   settings: "#/settings",
-  model: (name: string, tab: Tab = "overview") =>
+  charts: (name: string, from: number, to: number): string => `${href.model(name, "charts")}?from=${Math.floor(from)}&to=${Math.ceil(to)}`,
+  model: (name: string, tab: Tab = "overview"): string =>
     `#/models/${encodeURIComponent(name)}${tab === "overview" ? "" : "/" + tab}`,
 };
 
