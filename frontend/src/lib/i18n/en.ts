@@ -1317,5 +1317,6 @@ export const en = {
   "whatif.queue": "Queue",
   "whatif.batch": "Batch",
   "whatif.busy": "Busy",
+  "whatif.off": "The prediction for the settings in service is off by {share}. Expect at least as much of the others.",
   "whatif.beyond": "{share} of the batches would have more rows than any that was executed ({n}). Their times are a guess.",
 } as const;

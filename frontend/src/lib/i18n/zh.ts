@@ -1319,5 +1319,6 @@ export const zh: Record<keyof typeof en, string> = {
   "whatif.queue": "排队",
   "whatif.batch": "批大小",
   "whatif.busy": "忙碌",
+  "whatif.off": "对当前设置的预测与实测相差 {share}，其他设置的误差可能更大。",
   "whatif.beyond": "{share} 的批次行数会超过已执行过的最大值({n}),其时间是猜测。",
 };
