@@ -75,7 +75,8 @@ type AlertRule struct {
 	Usual *float64 `json:"usual"`
 }
 
-// SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows from the past.
+// SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows
+// from the past.
 type SetAlertRules struct {
 	Rules           List[SetAlertRule] `json:"rules"`
 	SilencedUntilMs int64              `json:"silencedUntilMs"`

@@ -135,7 +135,10 @@ export interface AlertRule {
   usual: number | null;
 }
 
-/** SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows from the past. */
+/**
+ * SetAlertRules keeps rules of a model, or of the server. Kinds that are left out are on, with the limit that follows
+ * from the past.
+ */
 export interface SetAlertRules {
   rules: SetAlertRule[];
   silencedUntilMs: number;
