@@ -129,6 +129,8 @@
 //	GET    /api/history/events?from=&to=&model=&kind=&limit=&before= → Events  invalid
 //	GET    /api/refused → Refused
 //	GET    /api/alerts → Alerts
+//	GET    /api/alerts/rules → AlertRules  unsupported (the history is off)
+//	PUT    /api/alerts/rules SetAlertRules → AlertRules  as before; invalid
 //	POST   /api/alerts/{id}/dismiss → Alerts  not_found, unsupported (the history is off)
 //	GET    /api/monitoring/dashboard → a dashboard for Grafana, JSON
 //	GET    /api/monitoring/rules → alerting rules for Prometheus, YAML; without limits if the history is off
