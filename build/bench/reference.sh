@@ -10,12 +10,12 @@ mlp=${2:-}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 venv=$dir/venv
-if [ ! -e "$venv/done" ]; then
+packages="nvidia-pytriton==0.7.0 onnxruntime==1.31.1 numpy==1.26.4 pillow==13.0.0"
+if [ "$(cat "$venv/done" 2>/dev/null)" != "$packages" ]; then
   echo "setting up the reference in $dir ..." >&2
   python3 -m venv "$venv"
-  "$venv/bin/pip" install -q --disable-pip-version-check \
-    nvidia-pytriton==0.7.0 onnxruntime==1.31.1 numpy==1.26.4 >&2
-  touch "$venv/done"
+  "$venv/bin/pip" install -q --disable-pip-version-check $packages >&2
+  printf '%s\n' "$packages" > "$venv/done"
 fi
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 python=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

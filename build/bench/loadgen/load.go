@@ -131,7 +131,7 @@ func newWorkers(ctx context.Context, o *options) (workers []*worker, closeAll fu
 	}
 	for i := range o.clients {
 		w := &worker{check: check}
-		if w.in, err = o.inputs(); err == nil {
+		if w.in, err = o.inputs(i); err == nil {
 			w.sender, err = create(i, w.in)
 		}
 		if err == nil {
@@ -157,11 +157,15 @@ func senders(ctx context.Context, o *options) (create newSender, closeAll func()
 	case o.outputs != "" && o.proto != "http":
 		return nil, nil, fmt.Errorf("-shm with -i %s: want -i http", o.proto)
 	case o.outputs != "":
-		in, err := o.inputs()
-		if err != nil {
-			return nil, nil, err
+		size := 0
+		for i := range o.clients {
+			in, err := o.inputs(i)
+			if err != nil {
+				return nil, nil, err
+			}
+			size += 2 * sizeOf(in)
 		}
-		r, err := newSharedRegion(ctx, o.addr, 2*sizeOf(in)*o.clients)
+		r, err := newSharedRegion(ctx, o.addr, size)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -32,15 +34,16 @@ import (
 )
 
 func TestInputsRefuse(t *testing.T) {
-	for _, spec := range []string{"", "X", "X:FP32", "X:FP32:0", "X:FP32:a", "X:FLOAT:1"} {
+	for _, spec := range []string{"", "X", "X:FP32", "X:FP32:0", "X:FP32:a", "X:FLOAT:1", "X:UINT8:@",
+		"X:UINT8:@nosuch*", "X:UINT8:@["} {
 		o := options{tensors: spec}
-		if _, err := o.inputs(); err == nil {
+		if _, err := o.inputs(0); err == nil {
 			t.Errorf("inputs of %q = nil error", spec)
 		}
 	}
 	for _, spec := range []string{"X:FP16:1"} {
 		o := options{tensors: spec, proto: "json"}
-		in, err := o.inputs()
+		in, err := o.inputs(0)
 		if err == nil {
 			_, err = newHTTPSender(&o, &client.Request{Inputs: in}, time.Now())
 		}
@@ -50,9 +53,45 @@ func TestInputsRefuse(t *testing.T) {
 	}
 }
 
+// Each worker sends another file; there may be fewer files than workers.
+func TestInputsOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.jpg": "first", "b.jpg": "second one", "c.txt": "other"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options{tensors: "image:UINT8:@" + filepath.Join(dir, "*.jpg") + ";X:FP32:1,2"}
+	for i, want := range []string{"first", "second one", "first"} {
+		in, err := o.inputs(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(in) != 2 || in[0].Name != "image" || string(in[0].Data) != want ||
+			!slices.Equal(in[0].Shape, []int64{1, int64(len(want))}) || in[1].Name != "X" {
+			t.Errorf("inputs(%d) = %v, want the file %q and X", i, in, want)
+		}
+	}
+}
+
+// Texts must be equal, floats nearly.
+func TestCheckSameOfTexts(t *testing.T) {
+	response := func(text string, x float32) *client.Response {
+		return &client.Response{Outputs: []client.Tensor{client.Strings("text", []string{text}),
+			client.Of("x", []float32{x})}}
+	}
+	alone := response("word", 1)
+	if err := checkSame(nil, alone, response("word", 1.00001)); err != nil {
+		t.Errorf("checkSame of the same text = %v", err)
+	}
+	if err := checkSame(nil, alone, response("ward", 1)); err == nil {
+		t.Error("checkSame of another text = nil error")
+	}
+}
+
 func TestGRPCRequestIsAModelInferRequest(t *testing.T) {
 	o := options{tensors: "A:FP32:1,4;B:INT64:2"}
-	in, err := o.inputs()
+	in, err := o.inputs(0)
 	if err != nil {
 		t.Fatal(err)
 	}

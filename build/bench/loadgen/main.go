@@ -20,7 +20,8 @@ func main() {
 		"http (binary tensors), json, grpc, grpc-go (always through that library), or embedded (in this process)")
 	flag.StringVar(&o.repository, "r", "", "the model repository of -i embedded")
 	flag.StringVar(&o.model, "m", "", "model")
-	flag.StringVar(&o.tensors, "in", "INPUT0:FP32:1,16", "inputs: NAME:DTYPE:d,d,..[;...]")
+	flag.StringVar(&o.tensors, "in", "INPUT0:FP32:1,16",
+		"inputs: NAME:DTYPE:d,d,..[;...]; NAME:UINT8:@PATTERN: files, one for each client")
 	flag.IntVar(&o.conns, "conns", 8,
 		"gRPC: the most connections; up to that many clients have a connection each")
 	flag.DurationVar(&o.warm, "w", time.Second, "warm-up")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -11,11 +13,20 @@ import (
 	"nereid/engine/tensor"
 )
 
-// inputs generates the tensors of "NAME:DTYPE:d,d,..[;...]". Floats are multiples of 1/256, so that their JSON form is
-// short and exact.
-func (o *options) inputs() ([]client.Tensor, error) {
+// inputs generates the tensors of worker i out of "NAME:DTYPE:d,d,..[;...]". Floats are multiples of 1/256, so that
+// their JSON form is short and exact. A part "NAME:UINT8:@PATTERN" is the i-th of the files that match, as [1,bytes].
+func (o *options) inputs(i int) ([]client.Tensor, error) {
 	var m perf.Model
+	var files []client.Tensor
 	for part := range strings.SplitSeq(o.tensors, ";") {
+		if name, pattern, ok := strings.Cut(part, ":UINT8:@"); ok {
+			t, err := fileInput(name, pattern, i)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, t)
+			continue
+		}
 		head, shape, err := perf.ParseShape(part)
 		name, dtype, ok := strings.Cut(head, ":")
 		if err != nil || !ok {
@@ -23,11 +34,30 @@ func (o *options) inputs() ([]client.Tensor, error) {
 		}
 		m.Inputs = append(m.Inputs, perf.IO{Name: name, DataType: tensor.ParseDataType(dtype), Shape: shape})
 	}
+	if len(m.Inputs) == 0 {
+		return files, nil
+	}
 	data, err := perf.Generate(&m, perf.InputOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return data.Streams[0][0].Inputs, nil
+	return append(files, data.Streams[0][0].Inputs...), nil
+}
+
+// fileInput reads the i-th file that matches the pattern. After the last file comes the first one again.
+func fileInput(name, pattern string, i int) (t client.Tensor, err error) {
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return t, fmt.Errorf("tensor %s: %w", name, err)
+	}
+	if len(paths) == 0 {
+		return t, fmt.Errorf("tensor %s: no file matches %s", name, pattern)
+	}
+	data, err := os.ReadFile(paths[i%len(paths)])
+	if err != nil {
+		return t, fmt.Errorf("tensor %s: %w", name, err)
+	}
+	return client.Of(name, data, 1, int64(len(data))), nil
 }
 
 // sizeOf returns the bytes of all tensors.

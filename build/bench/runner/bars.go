@@ -77,6 +77,8 @@ func bars(all *results) []bar {
 		{libraryHTTP, []int{16}, rate, ratioAtLeast, 1.2, 0},
 		{libraryWorker, []int{16}, rate, ratioAtLeast, 0.8, 0},
 		{boundHTTP, []int{16}, rate, ratioAtLeast, 1.5, 0},
+		{ocrHTTP, []int{8}, rate, ratioAtLeast, 1.5, 0},
+		{ocrHTTP, []int{8}, p99, ratioAtMost, 1, 0},
 		{"recovery", nil, failsAfter, atMost, 1, 0},
 		{"recovery", nil, backAfter, atMost, 2, 0},
 		{"recovery", nil, goneAfter, atMost, 2, 0},

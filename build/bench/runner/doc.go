@@ -8,6 +8,7 @@
 //
 // Python models are the same files on both servers, with the same Python, and a backend library is the same file.
 // A bound function is the same one in our package and in PyTriton (build/bench/bound.py).
+// So are those of the pipeline of docs/examples/ocr; its networks run with onnxruntime in Python on the reference.
 // The library is also compared with ONNX Runtime in a process of ours. Tensors of 1 MiB are compared with echo
 // programs over the libraries for HTTP and gRPC. Idle connections, the start, the history, the records of requests,
 // instances and the recovery from exits of a model's process are measured on our server alone. The load comes from

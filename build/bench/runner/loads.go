@@ -76,7 +76,7 @@ func (b *bench) compareLoads(ctx context.Context, list []load, servers []*server
 			continue
 		}
 		for i, s := range servers {
-			if err := b.verify(ctx, l, l.models[i], s, 16); err != nil {
+			if err := b.verify(ctx, l, l.models[i], s, min(16, slices.Max(l.clients))); err != nil {
 				return fmt.Errorf("%s, side %d: %w", l.name, i, err)
 			}
 		}

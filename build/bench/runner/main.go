@@ -91,6 +91,7 @@ func (b *bench) experiments() []experiment {
 		{append(namesOf(pythonLoads()), blsPython, pythonStart), b.runPython},
 		{[]string{libraryHTTP, libraryWorker}, b.runLibrary},
 		{[]string{boundHTTP}, b.runBound},
+		{[]string{ocrHTTP}, b.runOCR},
 		{[]string{"recovery"}, b.runRecovery},
 	}
 }
