@@ -69,7 +69,7 @@ help:
 	@echo "  make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
-	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
+	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO, OneFlow and forests for real (9 GB, once)"
 	@echo "  make test-convert      nereid convert with 31 models of four kinds (700 MB, once)"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
@@ -319,9 +319,9 @@ $(CACHE)/frameworks-small/done: | build setup-python
 	build/bin/nereid install --data-dir=$(CACHE)/frameworks-small --python=$(PY) openvino fil
 	@touch $@
 
-# Downloads about 7 GB from PyPI, once, to $(CACHE)/frameworks.
+# Downloads about 9 GB from PyPI, once, to $(CACHE)/frameworks.
 test-frameworks: setup-python setup-onnxruntime build
-	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil
+	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil oneflow
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	build/bench/reference.sh $(CACHE)/bench >/dev/null
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks

@@ -26,8 +26,6 @@ func TestUnsupportedConfigurationsAreRefused(t *testing.T) {
 		{"Caffe2", `platform: "caffe2_netdef"`, "model.netdef",
 			"PyTorch has dropped Caffe2; convert the model to ONNX"},
 		{"a NetDef without a configuration", "", "model.netdef", "backend 'caffe2' ran Caffe2's networks"},
-		{"OneFlow", `backend: "oneflow"`, "model/README",
-			"convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()

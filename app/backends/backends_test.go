@@ -21,9 +21,9 @@ func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 		name, folder string
 		written      []string // the backends that are written in Python; they come first
 	}{
-		{"D064 D065 the frameworks' libraries", "", []string{"python", "fil", "pytorch"}},
+		{"D064 D065 the frameworks' libraries", "", []string{"python", "fil", "oneflow", "pytorch"}},
 		{"D001 a backend of the same name in the backend directory", folder,
-			[]string{"python", "fil", "pytorch", "tensorflow"}},
+			[]string{"python", "fil", "oneflow", "pytorch", "tensorflow"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := options.Default(false)
@@ -39,7 +39,7 @@ func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 			}
 			all = all[slices.Index(all, "python"):] // the others are built in
 			if !slices.Equal(all[:len(tt.written)], tt.written) || !slices.Contains(all, "tensorflow") ||
-				!slices.Contains(all, "openvino") || len(all) != 5 {
+				!slices.Contains(all, "openvino") || len(all) != 6 {
 				t.Errorf("the backends are %v; want %v, then the others", all, tt.written)
 			}
 		})

@@ -24,7 +24,7 @@ from harness import ROOT, Server
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
-NAMES = os.environ.get("NEREID_FRAMEWORK_NAMES", "pytorch tensorflow openvino fil").split()
+NAMES = os.environ.get("NEREID_FRAMEWORK_NAMES", "pytorch tensorflow openvino fil oneflow").split()
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,10 @@ def add_sub(server, model, inputs, outputs, batch=2):
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
         pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
                      id="D065 OpenVINO, completed from the file"),
+        pytest.param("add_sub_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"),
+                     id="D070 A012 OneFlow, saved for another number of rows"),
+        pytest.param("fixed_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"),
+                     id="D070 OneFlow without a batch dimension"),
     ],
 )
 def test_add_sub(server, model, inputs, outputs):
@@ -144,6 +148,12 @@ def test_other_models_of_the_repository(server):
     picture = np.random.default_rng(1).random((1, 3, 8, 8), dtype=np.float32)
     result = ask(server, "densenet_onnx", "data_0", picture, "FP32").as_numpy("fc6_1")
     np.testing.assert_array_equal(result, picture.max(axis=(2, 3), keepdims=True))
+
+
+def test_D070_oneflow_with_any_number_of_rows(server):
+    """A graph is compiled for each number of rows, also when the batcher joins requests."""
+    for rows in (1, 3, 8, 3):
+        add_sub(server, "add_sub_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"), rows)
 
 
 @pytest.mark.parametrize("model, name, output",
@@ -338,6 +348,11 @@ def test_wrong_shapes_are_refused(server):
                  id="TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
     pytest.param("no_device", "TOASTER", id="D065 an unknown device"),
+    pytest.param("broken_oneflow", "fail to parse file", id="D070 a damaged OneFlow graph"),
+    pytest.param("unknown_oneflow", "'OUTPUT_2' is not in the graph, which has OUTPUT_0, OUTPUT_1",
+                 id="D070 an unknown output of OneFlow"),
+    pytest.param("shape_oneflow", "'INPUT_0' of the configuration is TYPE_FP32 [8], and in the graph it is float32 [16] "
+                                  "a row", id="D070 another shape than OneFlow's"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
     pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]",
                  id="a forest with another number of features"),

@@ -1,4 +1,4 @@
-"""Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`.
+"""Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|oneflow|onnx FOLDER`.
 
 The interpreter must have the framework installed. Each model's name says what it computes, so tests can check
 answers."""
@@ -181,6 +181,40 @@ def packages(root, add_sub):
     folder = write(root / "add_sub_aoti",
                    'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
     torch._inductor.aoti_compile_and_package(add_sub, package_path=str(folder / "1" / "model.pt2"))
+
+
+def oneflow(root):
+    import oneflow as flow
+
+    class AddSub(flow.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = flow.nn.Parameter(flow.ones(1))
+
+        def forward(self, a, b):
+            return self.scale * (a + b), a - b
+
+    class Graph(flow.nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.net = AddSub().eval()
+
+        def build(self, a, b):
+            return self.net(a, b)
+
+    names = IO.format("INPUT_0", "INPUT_1", "OUTPUT_0", "OUTPUT_1")
+    graph = Graph()
+    graph(flow.zeros(2, 16), flow.zeros(2, 16))
+    for name, config in {
+        "add_sub_oneflow": "max_batch_size: 8\n" + names + "dynamic_batching {}\n",
+        "fixed_oneflow": names.replace("[ 16 ]", "[ 2, 16 ]"),  # without a batch dimension: as it was saved
+        "unknown_oneflow": "max_batch_size: 8\n" + names.replace("OUTPUT_1", "OUTPUT_2"),
+        "shape_oneflow": "max_batch_size: 8\n" + names.replace("[ 16 ]", "[ 8 ]"),
+        "broken_oneflow": "max_batch_size: 8\n" + names,
+    }.items():
+        folder = write(root / name, 'backend: "oneflow"\n' + config)
+        flow.save(graph, str(folder / "1" / "model"))
+    (root / "broken_oneflow" / "1" / "model" / "model.mlir").write_text("not a model")
 
 
 def tensorflow(root):
@@ -510,5 +544,5 @@ def onnx(root):
 
 
 if __name__ == "__main__":
-    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "fil": fil,
+    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "fil": fil, "oneflow": oneflow,
      "onnx": onnx}[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -16,9 +16,6 @@ var refusals = map[string]string{
 		"gpu_execution_accelerator: [ { name: \"tensorrt\" } ] } } on a machine with a GPU",
 	modelconfig.BackendCaffe2: "ran Caffe2's networks, and nothing does any more: PyTorch has dropped Caffe2; " +
 		"convert the model to ONNX with the PyTorch that still has it (caffe2.python.onnx.frontend, before 2.4)",
-	modelconfig.BackendOneFlow: "needs OneFlow's library, of which no package index has a build that works; " +
-		"convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py that runs " +
-		"it into --backend-directory",
 	modelconfig.BackendDALI: "needs NVIDIA's DALI as a library of Triton's, which is not loaded here; " +
 		"put the pipeline into a Python model (pip install nvidia-dali-cuda120, and nvidia.dali in its model.py), " +
 		"or its operators into an ONNX model",
@@ -56,4 +53,4 @@ func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, er
 
 // others are backends that a program with this engine may leave out.
 var others = []string{modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
-	modelconfig.BackendFIL}
+	modelconfig.BackendFIL, modelconfig.BackendOneFlow}

@@ -19,7 +19,8 @@ import (
 
 const installUsage = `Installs what the models of a framework need, from the Python package index,
 into a separate environment in the data folder. TensorFlow and OpenVINO are then run by their own libraries,
-PyTorch and Treelite in Python.
+PyTorch, Treelite and OneFlow in Python. OneFlow needs Python 3.8, 3.9 or 3.10, and is installed for the one in PATH
+or of pyenv.
 
 Usage:
   nereid install [--data-dir=<folder>] [--python=<path>] [--json] <framework> ...

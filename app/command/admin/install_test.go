@@ -59,8 +59,8 @@ func TestInstallRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"nothing named", nil, "name what to install: fil, openvino, python, pytorch, tensorflow"},
-		{"an unknown one", []string{"caffe"}, `unknown framework "caffe"; there are fil, openvino`},
+		{"nothing named", nil, "name what to install: fil, oneflow, openvino, python, pytorch, tensorflow"},
+		{"an unknown one", []string{"caffe"}, `unknown framework "caffe"; there are fil, oneflow`},
 		{"no Python", []string{"--python=" + filepath.Join(t.TempDir(), "python3"), "fil"},
 			"there is no Python to install Treelite for"},
 	} {

@@ -24,9 +24,9 @@ func TestPythonBasedBackends(t *testing.T) {
 		name, folder string
 		want         []string
 	}{
-		{"D004 those that come with the server", "", []string{"fil", "pytorch"}},
-		{"D001 D077 those of a folder, and ours", folder, []string{"fil", "mine", "openvino", "pytorch"}},
-		{"D001 a folder that is not there", filepath.Join(folder, "nowhere"), []string{"fil", "pytorch"}},
+		{"D004 those that come with the server", "", []string{"fil", "oneflow", "pytorch"}},
+		{"D001 D077 those of a folder, and ours", folder, []string{"fil", "mine", "oneflow", "openvino", "pytorch"}},
+		{"D001 a folder that is not there", filepath.Join(folder, "nowhere"), []string{"fil", "oneflow", "pytorch"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all, err := b.Based(tt.folder)

@@ -27,6 +27,7 @@ type Framework struct {
 	Requirements string // the text of a requirements.txt
 	Size         string // on disk, about, as text
 	CPU          CPUBuild
+	Pythons      []string // the versions of Python that its package has builds for; nil: all
 }
 
 // CPUBuild is a smaller build of a framework's package, without CUDA, in an index of its own. The zero value: there is
@@ -41,6 +42,9 @@ type CPUBuild struct {
 // NumPy is the name of the framework for models of the Python backend whose interpreter has no numpy.
 const NumPy = "python"
 
+// oneFlowRequirements has what OneFlow's only build links, also for the CPU: libraries of CUDA 11.
+const oneFlowRequirements = "oneflow==0.9.0\nnumpy<2\nnvidia-cudnn-cu11==8.6.0.163\nnvidia-cublas-cu11==11.11.3.6\n"
+
 // Frameworks returns all frameworks, sorted by name. On a machine without an NVIDIA GPU, PyTorch has a CPUBuild.
 func Frameworks() []Framework {
 	torch := Framework{Name: "pytorch", Title: "PyTorch", Module: "torch", Requirements: "torch==2.15.0\nnumpy\n",
@@ -54,6 +58,8 @@ func Frameworks() []Framework {
 	}
 	return []Framework{
 		{Name: "fil", Title: "Treelite", Module: "treelite", Requirements: "treelite==4.8.1\nnumpy\n", Size: "250 MB"},
+		{Name: "oneflow", Title: "OneFlow", Module: "oneflow", Requirements: oneFlowRequirements, Size: "4.5 GB",
+			Pythons: []string{"3.10", "3.9", "3.8"}},
 		{Name: "openvino", Title: "OpenVINO", Module: "openvino", Requirements: "openvino==2026.4.1\nnumpy\n",
 			Size: "280 MB"},
 		{Name: NumPy, Title: "NumPy", Module: "numpy", Requirements: "numpy>=1.22\n", Size: "100 MB"},
@@ -144,18 +150,14 @@ func (f Framework) Installed(folder string) bool {
 	return err == nil && (string(text) == f.Requirements || f.CPU.Index != "" && string(text) == f.withoutCUDA())
 }
 
-// InstallFramework installs a framework, unless this version is installed, by the Python that interpreter names. folder
-// is the Options.Folder of the servers that will use it. The installer's output goes to out and to a file beside the
-// environment. Errors: NotFound for an interpreter that does not exist, Internal when the installation fails, with the
-// last lines of the output.
+// InstallFramework installs a framework, unless this version is installed, by the Python that interpreter names, or by
+// one of the versions that the framework needs. folder is the Options.Folder of the servers that will use it. The
+// installer's output goes to out and to a file beside the environment. Errors: NotFound if there is no such interpreter,
+// Internal when the installation fails, with the last lines of the output.
 func InstallFramework(ctx context.Context, folder, interpreter string, f Framework, out io.Writer) error {
-	python, err := exec.LookPath(interpreter)
+	python, err := f.interpreter(ctx, interpreter)
 	if err != nil {
-		return status.Errorf(status.NotFound,
-			"there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
-	}
-	if python, err = filepath.Abs(python); err != nil { // it is run in another working directory
-		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
+		return err
 	}
 	if folder, err = filepath.Abs(folder); err != nil {
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
