@@ -152,8 +152,8 @@ func (f Framework) Installed(folder string) bool {
 
 // InstallFramework installs a framework, unless this version is installed, by the Python that interpreter names, or by
 // one of the versions that the framework needs. folder is the Options.Folder of the servers that will use it. The
-// installer's output goes to out and to a file beside the environment. Errors: NotFound if there is no such interpreter,
-// Internal when the installation fails, with the last lines of the output.
+// installer's output goes to out and to a file beside the environment. Errors: NotFound if there is no such
+// interpreter, Internal when the installation fails, with the last lines of the output.
 func InstallFramework(ctx context.Context, folder, interpreter string, f Framework, out io.Writer) error {
 	python, err := f.interpreter(ctx, interpreter)
 	if err != nil {

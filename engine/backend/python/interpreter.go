@@ -38,8 +38,8 @@ func (f Framework) interpreter(ctx context.Context, given string) (string, error
 		}
 	}
 	return "", status.Errorf(status.NotFound,
-		"%s needs Python %s: %s is Python %s, and neither PATH nor pyenv has one of these; install one, and name it by "+
-			"--python", f.Title, strings.Join(f.Pythons, " or "), given, is)
+		"%s needs Python %s: %s is Python %s, and neither PATH nor pyenv has one of these; install one, and name it "+
+			"by --python", f.Title, strings.Join(f.Pythons, " or "), given, is)
 }
 
 // pythonsOf returns where a Python of a version such as "3.10" may be: in PATH, or in pyenv's folder. There, what PATH
