@@ -1,7 +1,7 @@
 // Alerts: the bell, the title, the dialog, the page of a model with its rules, the webhook; both themes and phone width.
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, shot } from "./lib.mjs";
+import { api, axe, eventually, setNumber, shot } from "./lib.mjs";
 
 const code = `import triton_python_backend_utils as pb_utils
 
@@ -122,7 +122,7 @@ export async function alerting({ base, page, report, id }) {
     await serverRule(true);
     await page.goto(`${base}/#/history`);
     const limit = page.getByLabel("Alert above, % of all requests");
-    await limit.fill("30");
+    await setNumber(limit, 30);
     await limit.press("Enter");
     await page.getByText("The rules are saved").first().waitFor();
     const kept = await api(base, "GET", "/api/alerts/rules");
