@@ -3,7 +3,10 @@ package engine_test
 import (
 	"go/build"
 	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +239,20 @@ func TestImportsFollowLayers(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("found only %d packages: the walk is broken", seen)
+	}
+}
+
+// A newcomer finds a package in the table of ARCHITECTURE.md. Packages below another one may be missing there.
+func TestArchitectureListsPackages(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range layers {
+		listed := regexp.MustCompile("`[^`\n]*\\b" + path.Base(name) + "\\b[^`\n]*`")
+		if strings.Count(name, "/") == 1 && !listed.Match(text) {
+			t.Errorf("the table of packages in ARCHITECTURE.md lacks %s", name)
+		}
 	}
 }
 

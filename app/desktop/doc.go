@@ -7,6 +7,8 @@
 // Only files with the build tag desktop (or dev, bindings) link GTK; the other files need no window and can be tested
 // anywhere: the hand-over to a running program, the page's handler, the language.
 //
+// icon.go decides what the icon in the tray shows; package tray draws it.
+//
 // Goroutines: Window.Run has one that waits for its context, and one that waits for the first call of the page. Both
 // end with Run. Wails calls back from its own goroutines.
 package desktop

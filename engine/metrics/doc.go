@@ -3,4 +3,8 @@
 //
 // The numbers are a snapshot of package stats at the time of the scrape; those of the machine come from /proc. Families
 // that need a GPU or a response cache are absent without one, as in Triton. The package starts no goroutine.
+//
+// Files: metrics.go has the order of the families and those of the server, models.go the counts of models,
+// latencies.go their histograms and quantiles, gpus.go and cache.go the rest. A new one needs a line in text.go's terms:
+// family, then a sample for each label.
 package metrics
