@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// http2Frames opens an HTTP/2 connection, confirms the settings, and calls each with the type and payload of every
-// frame that the server sends. It ends when each returns true or when the connection ends.
+// http2Frames opens an HTTP/2 connection and confirms the settings. It calls each for every frame that the server sends,
+// with its type, flags and payload, and once with frameEnd when the connection ends. It returns when each returns true.
 func http2Frames(t *testing.T, address string, each func(write func(kind, flags byte, payload []byte), kind, flags byte,
 	payload []byte) bool) {
 	t.Helper()
@@ -20,7 +20,7 @@ func http2Frames(t *testing.T, address string, each func(write func(kind, flags 
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	write := func(kind, flags byte, payload []byte) {
-		// a failure ends the reading too
+		// after a failure, reading fails too
 		_, _ = c.Write(append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, 0}, payload...))
 	}
 	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
@@ -30,7 +30,7 @@ func http2Frames(t *testing.T, address string, each func(write func(kind, flags 
 	for {
 		var head [9]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
-			each(write, 0xff, 0, nil)
+			each(write, frameEnd, 0, nil)
 			return
 		}
 		payload := make([]byte, binary.BigEndian.Uint32(append([]byte{0}, head[:3]...)))
@@ -80,7 +80,7 @@ func TestKeepaliveWorks(t *testing.T) {
 			t.Error("the connection ended without GOAWAY")
 		}
 	})
-	t.Run("B075 too many pings are struck", func(t *testing.T) {
+	t.Run("B075 a client that pings too often is disconnected", func(t *testing.T) {
 		r := runServer(t, "", "--grpc-http2-min-recv-ping-interval-without-data=60000",
 			"--grpc-keepalive-permit-without-calls=true")
 		why := ""

@@ -26,8 +26,7 @@ func TestInvalidFoldersAreRefused(t *testing.T) {
 		{"B7 a link to itself", func(dir string) error { return os.Symlink(dir+"/1/x", dir+"/1/x") },
 			"too many levels of symbolic links"},
 		{"B7 a pipe in place of the model", func(dir string) error {
-			return syscall.Mkfifo(dir+"/1/model.onnx",
-				0o600)
+			return syscall.Mkfifo(dir+"/1/model.onnx", 0o600)
 		}, "is a pipe"},
 		{"B7 a pipe in place of the configuration", func(dir string) error {
 			return errors.Join(os.Remove(dir+"/config.pbtxt"), syscall.Mkfifo(dir+"/config.pbtxt", 0o600))
@@ -69,7 +68,7 @@ func TestInvalidFoldersAreRefused(t *testing.T) {
 			if err := os.Rename(staged, root+"/bad"); err != nil {
 				t.Skip("the folders are on different file systems")
 			}
-			// they lead to where they were
+			// These links have an absolute target, which must be in the new place.
 			if strings.HasPrefix(tt.name, "B7 a loop") || strings.HasPrefix(tt.name, "B7 a link to itself") {
 				if err := os.RemoveAll(root + "/bad/1"); err != nil {
 					t.Fatal(err)

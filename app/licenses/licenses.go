@@ -17,6 +17,6 @@ func Write(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("licences: %w", err)
 	}
-	_, err = io.Copy(w, r) // of our own making
+	_, err = io.Copy(w, r) // the text is in the program, so its size is known
 	return err
 }

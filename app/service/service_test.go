@@ -44,7 +44,7 @@ func TestStatesReachTheSocketOfTheServiceManager(t *testing.T) {
 }
 
 // A manager that reads nothing must not keep the server from stopping.
-func TestAManagerThatReadsNothingBlocksNobody(t *testing.T) {
+func TestSendGivesUpWhenTheManagerReadsNothing(t *testing.T) {
 	name := "@nereid-full-" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
@@ -59,7 +59,7 @@ func TestAManagerThatReadsNothingBlocksNobody(t *testing.T) {
 	}
 }
 
-func TestTheWatchdogIsFedTwiceInItsTime(t *testing.T) {
+func TestTheWatchdogIntervalIsHalfItsTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		env  map[string]string
@@ -85,7 +85,7 @@ func TestTheWatchdogIsFedTwiceInItsTime(t *testing.T) {
 }
 
 // In an image that is being built, install writes the unit of this program and keeps a configuration; uninstall removes
-// the unit alone.
+// only the unit.
 func TestTheServiceIsInstalledIntoAnImage(t *testing.T) {
 	root := t.TempDir()
 	exe := filepath.Join(t.TempDir(), "program")

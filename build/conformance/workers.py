@@ -4,8 +4,8 @@ import threading
 
 
 class Workers:
-    """Threads that repeat a step until they are stopped. A step that raises stops its thread and is reported, unless it
-    may fail."""
+    """Runs steps repeatedly, each in a thread, until end is called. A step that raises stops its thread and is noted in
+    faults, unless it may fail."""
 
     def __init__(self):
         self.stop = threading.Event()
@@ -30,6 +30,7 @@ class Workers:
         self.threads[-1].start()
 
     def end(self):
+        """Stops the threads and waits for them."""
         self.stop.set()
         for t in self.threads:
             t.join()

@@ -25,7 +25,7 @@ type answer struct {
 	err                string          // error_message
 	final              bool            // the value of triton_final_response
 	noFinal            bool            // leave triton_final_response out
-	memory             *tensor.Budget  // counts the outputs that are referred to until they are sent; nil: no one does
+	memory             *tensor.Budget  // counts the outputs that are referred to, until they are sent; nil: not counted
 }
 
 // encode encodes the answer. Large outputs are referred to: the buffers hold references on their memory, so that the

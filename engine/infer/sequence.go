@@ -6,7 +6,7 @@ import "sync"
 // during Execute instead of giving the final response. It has no effect on a request that gets its final response.
 func (r *Request) Reschedule() { r.rescheduled = true }
 
-// Rescheduled reports whether Reschedule was called and the request has no final response. It resets the mark.
+// Rescheduled reports whether Reschedule was called and the request has no final response. It clears the flag.
 func (r *Request) Rescheduled() bool {
 	again := r.rescheduled && !r.answered.Load()
 	r.rescheduled = false
@@ -24,7 +24,7 @@ func (r *Request) LeaveBatch() {
 	}
 }
 
-// mark is the size of a request before the scheduler added to it.
+// mark is the numbers of inputs, dimensions and buffers that a request had before the scheduler added to it.
 type mark struct{ inputs, dims, owned int }
 
 // Mark saves the size of r's inputs. The scheduler calls it before it adds inputs.

@@ -41,7 +41,7 @@ export async function runtime({ base, page, report }) {
   const open = (name) => page.goto(`${base}/#/models/${name}`);
   const panel = (heading) => page.locator("section.panel", { has: page.getByRole("heading", { name: heading, exact: true }) });
 
-  await report.step("the server page tells of the machine and of the models' memory", async () => {
+  await report.step("the server page shows the machine and the memory of models", async () => {
     await page.goto(`${base}/#/server`);
     await panel("Machine").getByText(/% of \d+ cores busy/).first().waitFor(); // the second message of the stream has it
     await panel("Machine").getByRole("meter").nth(1).waitFor();
@@ -83,7 +83,7 @@ export async function runtime({ base, page, report }) {
     await axe(page, report, "versions");
   });
 
-  await report.step("a process that ends is seen with its last words, and comes back", async () => {
+  await report.step("a process that crashes is shown with its last output, and restarts", async () => {
     make("e2e_mortal", { "config.pbtxt": config, "1/model.py": python("            print('got', int(x[0]), flush=True)\n            if x[0] == 13: os.abort()") });
     await until("e2e_mortal", (m) => m.state === "READY");
     await open("e2e_mortal");

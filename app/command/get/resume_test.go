@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A download that ends for want of a network is continued by the same command, if the file is still the same.
+// A download that fails because the network is lost is continued by the same command, unless the file has changed.
 func TestALaterCommandContinuesADownload(t *testing.T) {
 	before, after := bytes.Repeat([]byte("a"), 1<<20), bytes.Repeat([]byte("b"), 1<<20)
 	for name, now := range map[string][]byte{"the same file": before, "another file": after} {
@@ -55,18 +55,18 @@ func TestALaterCommandContinuesADownload(t *testing.T) {
 	}
 }
 
-// wantOnly wants one model with one file in a repository.
+// wantOnly checks that a repository has one model with one file.
 func wantOnly(t *testing.T, dir, model string, content []byte) {
 	t.Helper()
 	if names := entries(t, dir); !slices.Equal(names, []string{model}) {
 		t.Errorf("the repository has %v", names)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, model, "1", "model.onnx")); err != nil || !bytes.Equal(b, content) {
-		t.Errorf("the file is another one: %v", err)
+		t.Errorf("the model has another content: %v", err)
 	}
 }
 
-// What was kept for a command that never came is removed by another one. A workspace in use stays.
+// Parts of a download that no command continues are removed by a later command. A workspace in use stays.
 func TestOldDownloadsAreRemoved(t *testing.T) {
 	dir, long := t.TempDir(), time.Now().Add(-2*keepFor)
 	var used *workspace

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// runEcho compares ours, with tensors of 1 MiB, with a program that returns each message over a library: fasthttp, our
-// own HTTP/2, or grpc-go. Ours serves gRPC by its own HTTP/2 in both cases.
+// runEcho compares the server, with tensors of 1 MiB, with a program that only returns each message. That program uses
+// fasthttp, our HTTP/2 or grpc-go. The server uses our HTTP/2 against both of the gRPC ones.
 func (b *bench) runEcho(ctx context.Context) error {
 	repository, err := b.ourRepository()
 	if err != nil {

@@ -18,13 +18,13 @@ def request():
 async def main(rest_url, grpc_url, *host):
     headers = {"Host": host[0]} if host else {}
     rest = InferenceRESTClient(RESTConfig(protocol="v2"))
-    said = await rest.infer(rest_url, request(), model_name="digits", headers=headers)
-    print("REST:", said.outputs[0].name, said.outputs[0].as_numpy().argmax())
+    answer = await rest.infer(rest_url, request(), model_name="digits", headers=headers)
+    print("REST:", answer.outputs[0].name, answer.outputs[0].as_numpy().argmax())
     async with InferenceGRPCClient(grpc_url) as client:
         ready = await client.is_server_ready() and await client.is_model_ready("digits")
         print("gRPC:", "ready" if ready else "not ready")
-        said = await client.infer(request())
-        print("gRPC:", said.outputs[0].name, said.outputs[0].as_numpy().argmax())
+        answer = await client.infer(request())
+        print("gRPC:", answer.outputs[0].name, answer.outputs[0].as_numpy().argmax())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
+// data reads a DATA frame. Its bytes become messages of the call, or are skipped if the call has ended.
 func (r *reader) data(h frameHead) error {
 	if h.id == 0 {
 		return protocolError("DATA on stream 0")
@@ -51,7 +52,7 @@ func (r *reader) data(h frameHead) error {
 	return nil
 }
 
-// takeWindow takes a DATA frame from the windows and returns its stream, nil if the frame is to be passed over.
+// takeWindow takes a DATA frame from the windows and returns its stream, nil if the frame is to be skipped.
 func (r *reader) takeWindow(h frameHead, endStream bool, n int) (*Stream, error) {
 	c := r.c
 	c.mu.Lock()
@@ -91,7 +92,7 @@ func (r *reader) takeWindow(h frameHead, endStream bool, n int) (*Stream, error)
 	return s, nil
 }
 
-// body reads n bytes of a call's messages; s nil: they are passed over.
+// body reads n bytes of a call's messages. If s is nil, it skips them.
 func (r *reader) body(s *Stream, n int) error {
 	for n > 0 {
 		if r.next == r.end {
@@ -118,8 +119,8 @@ func (r *reader) body(s *Stream, n int) error {
 	return nil
 }
 
-// direct returns memory of the message at hand into which up to n bytes can be read without the reader's buffer; nil:
-// it is not worth it.
+// direct returns memory of the message that is being received, into which up to n bytes can be read without the reader's
+// buffer. It returns nil for few bytes.
 func (r *reader) direct(s *Stream, n int) []byte {
 	if s == nil || n < copyBelow {
 		return nil
@@ -141,7 +142,7 @@ func (r *reader) filled(s *Stream, n int) {
 	}
 }
 
-// feed makes messages of p, which is s's. False: the call has been refused.
+// feed makes messages of p, bytes of the call s. It returns false if it refused the call.
 func (r *reader) feed(s *Stream, p []byte) bool {
 	o := &r.c.srv.o
 	for len(p) > 0 {
@@ -191,7 +192,7 @@ func (r *reader) message(s *Stream) {
 	s.call.notify()
 }
 
-// refuse ends a call whose message is too large, or for which there is no memory. What follows is passed over.
+// refuse ends a call whose message is too large, or for which there is no memory. What follows is skipped.
 func (r *reader) refuse(s *Stream, why error) {
 	c := r.c
 	err := grpcstatus.Error(codes.ResourceExhausted, why.Error())
@@ -210,7 +211,7 @@ func (r *reader) refuse(s *Stream, why error) {
 	}
 }
 
-// ended handles the client's end of a call.
+// ended handles END_STREAM: the client sends no more messages of this call.
 func (r *reader) ended(s *Stream) {
 	c := r.c
 	c.mu.Lock()
@@ -247,8 +248,8 @@ var (
 		"cardinality violation: received no request message from non-client-streaming RPC")
 )
 
-// creditPartial returns to the stream's window what belongs to a message that has not come whole. No handler can take
-// that yet, and without it the rest could not come.
+// creditPartial returns to the stream's window the bytes of a message that is not complete. A handler credits only
+// complete messages, so without this the client could not send the rest of a message larger than the window.
 func (r *reader) creditPartial(s *Stream) {
 	if s.recv.uncredited < streamWindow/4 {
 		return
@@ -278,7 +279,7 @@ func (c *conn) creditStream(s *Stream, n int) {
 	s.heldCredit = 0
 }
 
-// creditConn returns to the connection's window what has come, in portions, unless too much of it is unread.
+// creditConn returns received bytes to the connection's window, in portions, unless handlers have too much to read.
 func (c *conn) creditConn() {
 	w := &c.recv
 	if w.uncredited < connWindow/4 || w.unread > maxUnread {

@@ -10,24 +10,24 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
-// If two processes were ended by SIGKILL and the kernel counts one kill, the kill explains only one of them.
+// If SIGKILL ended two processes and the kernel counts one out-of-memory kill, it explains only one of them.
 func TestOOMAccount(t *testing.T) {
 	var kernel int64 = 7 // before the server
 	a := oomAccount{count: func() int64 { return kernel }}
 	first, second := a.before(), a.before()
 	if a.since(first) {
-		t.Error("a process is out of memory although the kernel ended none")
+		t.Error("the kernel killed no process, but one is reported as out of memory")
 	}
 	kernel++
 	if !a.since(first) {
-		t.Error("a process that the kernel ended is not out of memory")
+		t.Error("a process that the kernel killed is not reported as out of memory")
 	}
 	if a.since(second) {
-		t.Error("the end of one process reports another")
+		t.Error("one kill is reported for two processes")
 	}
 	third := a.before()
 	kernel++
 	if !a.since(third) || a.since(third) {
-		t.Error("the kernel's second end does not tell of the third process, and of no other")
+		t.Error("the second kill is not reported for the third process, or more than once")
 	}
 }

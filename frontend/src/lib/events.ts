@@ -1,7 +1,7 @@
-// Events that repeat, as one row.
+// Groups events that repeat, so that a list shows them as one row.
 import type { Event } from "./api.gen";
 
-/** The newest event of each kind, model and text, with how many there are of it, by its ID. events is newest first. */
+/** Returns the newest event of each kind, model and text, and by its ID how many there are. `events` is newest first. */
 export function groups(events: readonly Event[]): { events: Event[]; counts: Map<number, number> } {
   const newest = new Map<string, Event>();
   const counts = new Map<number, number>();

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// ErrMalformed is wrapped by the error for bytes that are no protocol buffer.
+// ErrMalformed is wrapped by errors about bytes that are not a protocol buffer.
 var ErrMalformed = errors.New("not a protocol buffer")
 
 // reader reads a file through a window. Skipped bytes are not read.

@@ -16,7 +16,7 @@ class TritonPythonModel:
             for name in ("recognition_postprocessing_input", "boxes", "scale")
         )
         texts = decode(scores)
-        read = [i for i, text in enumerate(texts) if text]
+        read = [i for i, text in enumerate(texts) if text]  # boxes in which a text was found
         return pb_utils.InferenceResponse([
             pb_utils.Tensor("recognition_postprocessing_output", np.array([texts[i].encode() for i in read], object)),
             pb_utils.Tensor("word_boxes", boxes[read] / scale),
