@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/maphash"
@@ -20,12 +21,42 @@ type hasher struct {
 	spare *sync.Pool // of *scratch
 }
 
-// StableHasher makes keys that are the same in every process: SHA-256, truncated to 128 bits. The zero value is ready,
-// and safe for concurrent use.
-type StableHasher struct{}
+// Identities makes keys that are the same in every process: SHA-256, truncated to 128 bits, of the owner's identity and
+// the request. It has these methods of a Store. The zero value is ready, and safe for concurrent use.
+type Identities struct {
+	mu   sync.RWMutex
+	of   map[Owner]string // guarded by mu, as is last
+	last Owner
+}
 
-// Key returns the key of a request to the version with an identity.
-func (StableHasher) Key(identity string, r *infer.Request) infer.CacheKey {
+// NewOwner returns an owner. It shares its entries with all owners of the same identity, in this process and others.
+func (i *Identities) NewOwner(_ context.Context, identity func() (string, error)) (Owner, error) {
+	id, err := identity()
+	if err != nil {
+		return 0, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.of == nil {
+		i.of = map[Owner]string{}
+	}
+	i.last++
+	i.of[i.last] = id
+	return i.last, nil
+}
+
+// Drop removes an owner. Its entries stay for other owners of the same identity, until the store evicts them.
+func (i *Identities) Drop(o Owner) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.of, o)
+}
+
+// Key returns the key of a request. It is the same in all processes for owners of the same identity.
+func (i *Identities) Key(o Owner, r *infer.Request) infer.CacheKey {
+	i.mu.RLock()
+	identity := i.of[o]
+	i.mu.RUnlock()
 	var s scratch
 	b := appendText(nil, identity)
 	b = s.appendRequest(b, r, func(b, data []byte) []byte {

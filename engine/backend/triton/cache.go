@@ -1,7 +1,6 @@
 package triton
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"log/slog"
@@ -44,17 +43,15 @@ type CacheOptions struct {
 // it. When the process fails, the models answer all requests, and it is started again after a pause. Its methods are
 // safe for concurrent use. It starts no goroutines.
 type Cache struct {
+	cache.Identities
 	o       CacheOptions
 	library string
-	hasher  cache.StableHasher
 
 	mu     sync.Mutex
 	conn   *cacheConn // nil: the process does not run; guarded by mu, as are the next
 	retry  time.Time  // when it may be started
 	closed bool
 	stats  cache.Stats
-	owners map[cache.Owner]string // identities
-	last   cache.Owner
 }
 
 var _ cache.Store = (*Cache)(nil)
@@ -69,7 +66,7 @@ type cacheConn struct {
 // NewCache starts the process of a cache, which the caller closes. Errors: InvalidArg when there is no such library,
 // and those of the library.
 func NewCache(o CacheOptions) (*Cache, error) {
-	c := &Cache{o: o, owners: map[cache.Owner]string{}}
+	c := &Cache{o: o}
 	if strings.ContainsAny(o.Name, "/\x00") || strings.HasPrefix(o.Name, ".") {
 		return nil, status.Errorf(status.InvalidArg, "%q is not a name of a cache", o.Name)
 	}
@@ -174,27 +171,6 @@ func (c *Cache) do(call cacheCall, data []byte) (cacheReply, bool) {
 	return r, true
 }
 
-// NewOwner returns an owner. It shares its entries with all owners of the same identity.
-func (c *Cache) NewOwner(_ context.Context, identity func() (string, error)) (cache.Owner, error) {
-	id, err := identity()
-	if err != nil {
-		return 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last++
-	c.owners[c.last] = id
-	return c.last, nil
-}
-
-// Key returns the key of a request. It is the same in all processes for owners of the same identity.
-func (c *Cache) Key(o cache.Owner, r *infer.Request) infer.CacheKey {
-	c.mu.Lock()
-	id := c.owners[o]
-	c.mu.Unlock()
-	return c.hasher.Key(id, r)
-}
-
 // textOf returns a key for the library.
 func textOf(k infer.CacheKey) string {
 	var b [16]byte
@@ -240,13 +216,6 @@ func (c *Cache) Insert(k infer.CacheKey, _ cache.Owner, resp *infer.Response) {
 		c.o.Log.Warn("a cache does not keep a response", "cache", c.o.Name, "err", err)
 	}
 	c.stats.Insertion += infer.Now().Sub(start)
-}
-
-// Drop removes an owner. The library removes its entries when it needs their room.
-func (c *Cache) Drop(o cache.Owner) {
-	c.mu.Lock()
-	delete(c.owners, o)
-	c.mu.Unlock()
 }
 
 // Stats returns the counts of this server.

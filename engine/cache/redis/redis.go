@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -161,17 +160,13 @@ func Check(all map[string]string) error {
 
 // Cache is a store in a Redis server. Its methods are safe for concurrent use.
 type Cache struct {
-	c      *client.Client
-	hasher cache.StableHasher
-	log    *slog.Logger
-	queue  chan insertion
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	done   chan struct{}
-
-	mu     sync.RWMutex
-	owners map[cache.Owner]string // identities; guarded by mu, as is last
-	last   cache.Owner
+	cache.Identities
+	c     *client.Client
+	log   *slog.Logger
+	queue chan insertion
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+	done  chan struct{}
 
 	retryAt    atomic.Int64 // infer.Stamp until which a server that failed is not used; 0: it works
 	queued     atomic.Int64 // bytes that wait to be stored
@@ -201,7 +196,7 @@ func New(all map[string]string, log *slog.Logger) (*Cache, error) {
 	}
 	client.SetLogger(silent{}) // errors are logged here, once
 	c := &Cache{c: client.NewClient(&s.options), log: log, queue: make(chan insertion, maxQueued),
-		done: make(chan struct{}), owners: map[cache.Owner]string{}}
+		done: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	go c.store()
 	return c, nil
@@ -217,27 +212,6 @@ func (c *Cache) Close() error {
 	c.stop()
 	<-c.done
 	return c.c.Close()
-}
-
-// NewOwner returns an owner. It shares its entries with all owners of the same identity, in this process and others.
-func (c *Cache) NewOwner(_ context.Context, identity func() (string, error)) (cache.Owner, error) {
-	id, err := identity()
-	if err != nil {
-		return 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last++
-	c.owners[c.last] = id
-	return c.last, nil
-}
-
-// Key returns the key of a request. It is the same in all processes for owners of the same identity.
-func (c *Cache) Key(o cache.Owner, r *infer.Request) infer.CacheKey {
-	c.mu.RLock()
-	id := c.owners[o]
-	c.mu.RUnlock()
-	return c.hasher.Key(id, r)
 }
 
 // Lookup looks a response up in the server. An error is a miss.
@@ -316,13 +290,6 @@ func (c *Cache) store() {
 			}
 		}
 	}
-}
-
-// Drop removes an owner. Its entries stay for other owners of the same identity, until the Redis server evicts them.
-func (c *Cache) Drop(o cache.Owner) {
-	c.mu.Lock()
-	delete(c.owners, o)
-	c.mu.Unlock()
 }
 
 // Stats returns the counts of this process.
