@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// http2Frames opens an HTTP/2 connection and confirms the settings. It calls each for every frame that the server sends,
-// with its type, flags and payload, and once with frameEnd when the connection ends. It returns when each returns true.
+// http2Frames opens an HTTP/2 connection and confirms the settings. It calls each for every frame that the server
+// sends, with its type, flags and payload, and once with frameEnd when the connection ends. It returns when each
+// returns true.
 func http2Frames(t *testing.T, address string, each func(write func(kind, flags byte, payload []byte), kind, flags byte,
 	payload []byte) bool) {
 	t.Helper()

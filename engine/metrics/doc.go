@@ -5,6 +5,5 @@
 // that need a GPU or a response cache are absent without one, as in Triton. The package starts no goroutine.
 //
 // Files: metrics.go has the order of the families and those of the server, models.go the counts of models,
-// latencies.go their histograms and quantiles, gpus.go and cache.go the rest. A new one needs a line in text.go's terms:
-// family, then a sample for each label.
+// latencies.go their histograms and quantiles, gpus.go and cache.go the rest. text.go writes families and samples.
 package metrics

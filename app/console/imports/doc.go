@@ -2,8 +2,8 @@
 // until the user commits it. Then its folder is copied into a repository, exchanged with a model of that name if
 // there is one, and loaded. If the load fails, everything is as it was.
 //
-// Package staging unpacks and checks what arrives. arrange.go makes a model folder of it, and commit.go puts that into a
-// repository.
+// Package staging unpacks and checks what arrives. arrange.go makes a model folder of it, and commit.go puts that into
+// a repository.
 //
 // Each commit runs on a goroutine of the console's tasks.
 package imports

@@ -119,8 +119,8 @@ func (r *reader) body(s *Stream, n int) error {
 	return nil
 }
 
-// direct returns memory of the message that is being received, into which up to n bytes can be read without the reader's
-// buffer. It returns nil for few bytes.
+// direct returns memory of the message that is being received, into which up to n bytes can be read without the
+// reader's buffer. It returns nil for few bytes.
 func (r *reader) direct(s *Stream, n int) []byte {
 	if s == nil || n < copyBelow {
 		return nil
