@@ -15,6 +15,7 @@ import urllib.request
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
@@ -154,6 +155,31 @@ def test_D070_oneflow_with_any_number_of_rows(server):
     """A graph is compiled for each number of rows, also when the batcher joins requests."""
     for rows in (1, 3, 8, 3):
         add_sub(server, "add_sub_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"), rows)
+
+
+@pytest.mark.skipif("oneflow" not in NAMES, reason="OneFlow is not among the frameworks")
+def test_D070_style_transfer_as_a_graph_of_oneflow(tmp_path):
+    """The network of docs/examples/style, saved by OneFlow, answers as its ONNX file does in plain ONNX Runtime."""
+    installed = pathlib.Path(os.environ["NEREID_FRAMEWORKS"]).resolve()
+    example, scripts = ROOT / "docs/examples/style", ROOT / "build/scripts/style"
+    file, model = example / "models/fast_neural_style/1/model.onnx", tmp_path / "models/fast_neural_style"
+    (model / "1").mkdir(parents=True)
+    config = (example / "models/fast_neural_style/config.pbtxt").read_text()
+    (model / "config.pbtxt").write_text(config.replace('"onnxruntime"', '"oneflow"'))
+    subprocess.run([sys.executable, scripts / "weights.py", file, tmp_path / "w.npz"], check=True)
+    python = installed / "runtime/python/environments/framework-oneflow/bin/python"
+    subprocess.run([python, scripts / "oneflow_graph.py", tmp_path / "w.npz", model / "1/model"], check=True)
+    pictures = np.random.default_rng(0).uniform(0, 255, (2, 3, 256, 256)).astype(np.float32)
+    [wanted] = onnxruntime.InferenceSession(str(file)).run(None, {"INPUT_0": pictures})
+    data = tmp_path / "data/runtime/python/environments"
+    data.mkdir(parents=True)
+    for path in (tmp_path / "data", *data.parents[:2], data):
+        path.chmod(0o700)
+    os.symlink(python.parents[1], data / "framework-oneflow")
+    with Server(tmp_path / "models", tmp_path, limit=400) as s:
+        for rows in (1, 2):
+            got = ask(s, "fast_neural_style", "INPUT_0", pictures[:rows], "FP32").as_numpy("OUTPUT_0")
+            np.testing.assert_allclose(got, wanted[:rows], atol=0.05)
 
 
 @pytest.mark.parametrize("model, name, output",
