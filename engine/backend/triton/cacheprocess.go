@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 
 	"nereid/engine/backend/triton/capi"
 	"nereid/engine/status"
-	"nereid/engine/tensor"
 )
 
 // CacheWorkerName is the argument of "nereid worker" for the process of a cache library.
@@ -117,29 +115,3 @@ func openCache(s cacheSetup, log *slog.Logger) (*capi.Cache, error) {
 	capi.SetHost(cacheHost{log: log})
 	return capi.OpenCache(s.Library, needs.api, string(config))
 }
-
-// cacheHost is the process for a cache library, which has no server, no models and no metrics.
-type cacheHost struct {
-	capi.Server
-	capi.Metrics
-	log *slog.Logger
-}
-
-// Wake implements capi.Host.
-func (cacheHost) Wake() {}
-
-// Reserve implements capi.Host.
-func (cacheHost) Reserve(int) *tensor.Buffer { return nil }
-
-// Normalize implements capi.Host.
-func (cacheHost) Normalize([]byte) ([]byte, error) {
-	return nil, status.New(status.Unsupported, "a cache has no models")
-}
-
-// Log implements capi.Host.
-func (h cacheHost) Log(level slog.Level, file string, line int, text string) {
-	h.log.Log(context.Background(), level, text, "file", filepath.Base(file), "line", line)
-}
-
-// Logs implements capi.Host.
-func (h cacheHost) Logs(level slog.Level) bool { return level >= slog.LevelInfo }
