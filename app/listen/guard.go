@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"nereid/engine/system/socket"
 )
 
 // Guard limits the connections of a net/http server, and how long their clients may hang. Reading a body that stops
@@ -108,19 +111,25 @@ func (g *Guard) admit(nc net.Conn) *guarded {
 // makeRoom closes the connection on which nothing has moved for the longest time, and at least for minWait. A
 // connection whose request is being handled stays, unless its client does not read the response. g.mu is held.
 func (g *Guard) makeRoom() bool {
-	var oldest *guarded
-	before := time.Now().Add(-minWait).UnixNano()
-	for c := range g.conns {
-		if at := c.active.Load(); at < before && (c.writing.Load() || c.working == 0) {
-			oldest, before = c, at
+	for {
+		var oldest *guarded
+		before := time.Now().Add(-minWait).UnixNano()
+		for c := range g.conns {
+			if at := c.active.Load(); at < before && (c.writing.Load() || c.working == 0) {
+				oldest, before = c, at
+			}
 		}
+		if oldest == nil {
+			return false
+		}
+		if !oldest.writing.Load() && oldest.unread() {
+			oldest.moved() // its client waits for the server, which is slow
+			continue
+		}
+		g.forget(oldest)
+		_ = oldest.Conn.Close() // the server notices, and closes it again
+		return true
 	}
-	if oldest == nil {
-		return false
-	}
-	g.forget(oldest)
-	_ = oldest.Conn.Close() // the server notices, and closes it again
-	return true
 }
 
 // guarded is a connection that a Guard has admitted.
@@ -134,6 +143,21 @@ type guarded struct {
 }
 
 func (c *guarded) moved() { c.active.Store(time.Now().UnixNano()) }
+
+// unread reports whether bytes of the client have come that were not read yet.
+func (c *guarded) unread() bool {
+	s, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false // it is closed
+	}
+	found := false
+	socket.PeerClosed(raw, func([]byte) bool { found = true; return false })
+	return found
+}
 
 // forget is told that a connection is closed. g.mu is held.
 func (g *Guard) forget(c *guarded) {

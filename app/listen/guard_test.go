@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,43 @@ func TestA27AnswerThatBeginsKeepsItsPlace(t *testing.T) {
 	}
 	if err := <-done; err == nil {
 		t.Error("the answer was written")
+	}
+}
+
+// The server is slow: the request has come, and nobody has read it.
+func TestA27RequestThatWasNotReadKeepsItsPlace(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(client, "GET"); err != nil {
+		t.Fatal(err)
+	}
+	g := NewGuard(1, time.Minute)
+	c := g.admit(server)
+	other, _ := net.Pipe()
+	for !c.unread() { // on loopback it comes at once
+		runtime.Gosched()
+	}
+	longAgo := time.Now().Add(-time.Hour).UnixNano()
+	if c.active.Store(longAgo); g.admit(other) != nil {
+		t.Error("a new connection took the place of one whose request waits to be read")
+	}
+	if _, err := c.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if c.active.Store(longAgo); g.admit(other) == nil {
+		t.Error("half a request keeps its place")
 	}
 }
 
