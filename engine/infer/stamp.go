@@ -1,6 +1,9 @@
 package infer
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Stamp is a moment on the process's monotonic clock, in nanoseconds since an arbitrary start. 0 means "not yet".
 type Stamp int64
@@ -19,8 +22,20 @@ func (s Stamp) Sub(t Stamp) time.Duration {
 	return time.Duration(s - t)
 }
 
-// Time returns the moment as wall clock time. Changes of the system clock after the start of the process do not count.
-func (s Stamp) Time() time.Time { return clockStart.Add(time.Duration(s)) }
+// clockSet is by how many nanoseconds the wall clock was set since clockStart, as Time has noticed last.
+var clockSet atomic.Int64
+
+// Time returns the moment as wall clock time. If the clock was set by more than a second since then, it is the time by
+// the new clock: a machine without a clock starts with any date. The times of stamps differ as the stamps do.
+func (s Stamp) Time() time.Time {
+	now, start := time.Now(), clockStart.Round(0)
+	set := time.Duration(clockSet.Load())
+	if by := now.Round(0).Sub(start) - now.Sub(clockStart); (by - set).Abs() > time.Second {
+		set = by
+		clockSet.Store(int64(by))
+	}
+	return start.Add(time.Duration(s) + set)
+}
 
 // Times are the moments of a request's life in the server.
 type Times struct {
