@@ -49,8 +49,8 @@ func dsn(path, params string) string {
 }
 
 const (
-	newParams    = "_journal_mode=WAL&_busy_timeout=5000&_auto_vacuum=incremental&_txlock=immediate&_foreign_keys=1"
-	writerParams = newParams + "&_synchronous=NORMAL"
+	writerParams = "_journal_mode=WAL&_busy_timeout=5000&_synchronous=NORMAL&_auto_vacuum=incremental" +
+		"&_txlock=immediate&_foreign_keys=1"
 	readerParams = "_busy_timeout=5000&_query_only=1"
 	probeParams  = "_busy_timeout=5000"
 )
@@ -140,8 +140,12 @@ func create(ctx context.Context, path string, steps []string) error {
 	if err := createPrivate(path + newSuffix); err != nil {
 		return failed(err)
 	}
-	db := openDB(dsn(path+newSuffix, newParams+"&_synchronous=OFF"), 1)
-	err := migrate(ctx, db, steps)
+	db := openDB(dsn(path+newSuffix, "_txlock=immediate&_foreign_keys=1"), 1)
+	// Not as parameters: the driver would turn the syncs off last.
+	_, err := db.ExecContext(ctx, "PRAGMA synchronous=OFF; PRAGMA auto_vacuum=incremental; PRAGMA journal_mode=WAL")
+	if err == nil {
+		err = migrate(ctx, db, steps)
+	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return openError(path, err)
 	}
