@@ -1,8 +1,10 @@
 """Python functions as models, with the interface of PyTriton: docs/embed.md.
 
-The server runs in this process and opens its ports. The server's process of a bound model (_bound_model.py) connects to
-this one, and a thread here calls the function. There is a thread for each function that was bound."""
+The server runs in this process and opens its ports, or it is one of another process. The server's process of a bound
+model (_bound_model.py) connects to this one, and a thread here calls the function. There is a thread for each function
+that was bound."""
 
+import base64
 import dataclasses
 import enum
 import json
@@ -19,6 +21,8 @@ import tempfile
 import threading
 import time
 import traceback
+import urllib.error
+import urllib.request
 import weakref
 from multiprocessing.connection import Listener
 from multiprocessing.reduction import ForkingPickler
@@ -27,6 +31,7 @@ from typing import Any, Optional
 import numpy as np
 
 from . import _core
+from ._library import UnavailableError, UnknownError
 from ._tensor import TYPES, DataType
 from .decorators import PyTritonValidationError, TritonContext, current
 
@@ -91,12 +96,43 @@ class DynamicBatcher:
 
 
 @dataclasses.dataclass
+class WarmupInput:
+    """An input of the requests that a model gets before it is ready. It needs zero_data or random_data."""
+
+    dtype: Any
+    shape: tuple
+    zero_data: Optional[bool] = False
+    random_data: Optional[bool] = False
+    input_data_file: Optional[str] = None
+
+    def config(self):
+        if self.input_data_file:
+            raise PyTritonValidationError("input_data_file is not supported; use zero_data or random_data")
+        if not (self.zero_data or self.random_data):
+            raise PyTritonValidationError("an input for a warmup needs zero_data or random_data")
+        return {"data_type": _type(self), "dims": list(self.shape),
+                **({"zero_data": True} if self.zero_data else {"random_data": True})}
+
+
+@dataclasses.dataclass
+class ModelWarmup:
+    name: str
+    batch_size: int
+    inputs: dict
+    count: int
+
+    def config(self):
+        return {**vars(self), "inputs": {name: i.config() for name, i in self.inputs.items()}}
+
+
+@dataclasses.dataclass
 class ModelConfig:
     batching: bool = True
     max_batch_size: int = 4
     batcher: Optional[DynamicBatcher] = dataclasses.field(default_factory=DynamicBatcher)
     response_cache: bool = False
     decoupled: bool = False
+    model_warmup: Optional[list] = None
 
 
 class TritonConfig(dict):
@@ -174,6 +210,7 @@ class _Model:
             "parameters": {"bound_address": {"string_value": address}, "bound_key": {"string_value": key.hex()}},
             "response_cache": {"enable": self.config.response_cache},
             "model_transaction_policy": {"decoupled": self.decoupled},
+            "model_warmup": [w.config() for w in self.config.model_warmup or ()],
         }
         if self.batching and self.batcher is not None:
             made["dynamic_batching"] = self.batcher.config()
@@ -212,17 +249,81 @@ def _type(tensor):
     return "TYPE_" + DataType(TYPES[dtype]).name
 
 
-class Triton:
-    """A server with bound functions. As a context manager it serves inside the with statement."""
+class _Local:
+    """A server in this process."""
 
-    def __init__(self, *, config=None, workspace=None, security_config=None):
-        self._config = {"allow_http": True, "allow_grpc": True, "allow_metrics": True, "log_info": False,
-                        **TritonConfig.from_env(), **(config or {})}
-        self._security = security_config or TritonSecurityConfig()
-        self._workspace = workspace
+    def __init__(self, options, folder):
+        options = dict(options)
+        repository = options.pop("model_repository", None) or os.path.join(folder, "models")
+        os.makedirs(repository, exist_ok=True)
+        arguments = _core.option("model_repository", str(repository))
+        arguments += ["--backend-config=python,python=" + sys.executable]
+        for name, value in options.items():
+            arguments += _core.option(name, value)
+        self._handle = _core.Handle(arguments)
+
+    def load(self, name, config, files):
+        _core.load(self._handle, name, config, files)
+
+    def ready(self):
+        return _core.truth(_core.c.ServerIsReady, self._handle)
+
+    def stop(self):
+        self._handle.stop()
+
+
+# A proxy cannot reach a server of this machine.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class _Remote:
+    """A server of another process, over HTTP."""
+
+    def __init__(self, url, token, timeout):
+        self._url, self._headers = url, {"triton-access-token": token} if token else {}
+        self._loaded = []
+        until = time.monotonic() + timeout
+        while not self.ready():
+            if time.monotonic() > until:
+                raise UnavailableError("no server is ready at %s" % url)
+            time.sleep(0.1)
+
+    def _call(self, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with _OPENER.open(urllib.request.Request(self._url + path, data, self._headers)) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as e:
+            raise UnknownError("%s%s: %d: %s" % (self._url, path, e.code, e.read().decode(errors="replace"))) from None
+
+    def load(self, name, config, files):
+        files = {"file:" + path: base64.b64encode(data).decode() for path, data in files.items()}
+        self._call("/v2/repository/models/%s/load" % name, {"parameters": {"config": config, **files}})
+        self._loaded.append(name)
+
+    def ready(self):
+        try:
+            self._call("/v2/health/ready")
+            return True
+        except (OSError, UnknownError):
+            return False
+
+    def stop(self):
+        for name in self._loaded:
+            try:
+                self._call("/v2/repository/models/%s/unload" % name, {})
+            except (OSError, UnknownError) as e:
+                LOGGER.warning("the model %s stays at the server: %s", name, e)
+
+
+class _Binder:
+    """Binds functions as models of a server, which _connect returns."""
+
+    def __init__(self, workspace):
+        self._workspace = workspace and os.path.abspath(workspace)  # for processes with another working folder
         self._models, self._context = {}, TritonContext()
         self._lock, self._ended = threading.RLock(), threading.Event()
-        self._handle = self._bound = None
+        self._server = self._bound = None
 
     def bind(self, model_name, infer_func, inputs, outputs, model_version=1, config=None, strict=False):
         """Makes a model of a function, or of several that run at the same time. When the server runs, the model is
@@ -238,13 +339,13 @@ class Triton:
             for function in functions:
                 self._context.model_configs[function] = model
             self._models[model_name] = model
-            if self._handle is not None:
+            if self._server is not None:
                 self._load(model)
 
     def run(self):
-        """Starts the server, and returns when all models are ready."""
+        """Connects to the server, and returns when all models are ready."""
         with self._lock:
-            if self._handle is not None:
+            if self._server is not None:
                 return
             self._ended.clear()
             if self._workspace is not None:
@@ -253,15 +354,7 @@ class Triton:
             self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             try:
                 self._bound = _Bound(os.path.join(self._folder, "socket"), self._models, self._context)
-                options = {"strict_model_config": False, **self._security.options(), **self._config,
-                           "model_control_mode": "explicit"}
-                repository = options.pop("model_repository", None) or os.path.join(self._folder, "models")
-                os.makedirs(repository, exist_ok=True)
-                arguments = _core.option("model_repository", str(repository))
-                arguments += ["--backend-config=python,python=" + sys.executable]
-                for name, value in options.items():
-                    arguments += _core.option(name, value)
-                self._handle = _core.Handle(arguments)
+                self._server = self._connect()
                 for model in self._models.values():
                     self._load(model)
             except BaseException:
@@ -274,7 +367,7 @@ class Triton:
         source = pathlib.Path(__file__).with_name("_bound_model.py").read_bytes()
         config = json.dumps(model.triton_config(self._bound.address, self._bound.key))
         files = {"%d/model.py" % model.model_version: source}
-        _core.load(self._handle, model.model_name, config, files)
+        self._server.load(model.model_name, config, files)
         LOGGER.info("the function is served as model %s", model.model_name)
 
     def serve(self, monitoring_period_s=10.0):
@@ -288,27 +381,24 @@ class Triton:
         self.stop()
 
     def stop(self):
-        """Stops the server. It returns whether the server ran."""
+        """Stops the server, or unloads the models from that of another process. It returns whether there was one."""
         with self._lock:
-            handle, self._handle = self._handle, None
+            server, self._server = self._server, None
             bound, self._bound = self._bound, None
-            if handle is not None:
-                handle.stop()
+            if server is not None:
+                server.stop()
             if bound is not None:
                 bound.close()
                 self._remove()
             self._ended.set()
-            return handle is not None
+            return server is not None
 
     def is_alive(self):
-        handle = self._handle  # another thread may stop
-        return handle is not None and _core.truth(_core.c.ServerIsReady, handle)
+        server = self._server  # another thread may stop
+        return server is not None and server.ready()
 
     def is_connected(self):
-        return self._handle is not None
-
-    def get_access_token(self):
-        return self._security.access_token
+        return self._server is not None
 
     def __enter__(self):
         self.run()
@@ -316,6 +406,39 @@ class Triton:
 
     def __exit__(self, *_):
         self.stop()
+
+
+class Triton(_Binder):
+    """A server with bound functions. As a context manager it serves inside the with statement."""
+
+    def __init__(self, *, config=None, workspace=None, security_config=None):
+        super().__init__(workspace)
+        self._config = {"allow_http": True, "allow_grpc": True, "allow_metrics": True, "log_info": False,
+                        **TritonConfig.from_env(), **(config or {})}
+        self._security = security_config or TritonSecurityConfig()
+
+    def _connect(self):
+        return _Local({"strict_model_config": False, **self._security.options(), **self._config,
+                       "model_control_mode": "explicit"}, self._folder)
+
+    def get_access_token(self):
+        return self._security.access_token
+
+
+class RemoteTriton(_Binder):
+    """Binds functions of this process as models of a Triton of another process of this machine. url is that of its HTTP
+    service; without a port it is 8000. The models are unloaded at the end."""
+
+    def __init__(self, url, workspace=None, access_token=None):
+        super().__init__(workspace)
+        scheme, _, rest = url.rpartition("://")
+        if scheme not in ("", "http"):
+            raise PyTritonValidationError("a remote server is reached over HTTP, and the URL is %s" % url)
+        self._url = "http://" + (rest if ":" in rest else rest.rstrip("/") + ":8000").rstrip("/")
+        self._token = access_token
+
+    def _connect(self):
+        return _Remote(self._url, self._token, 120)
 
 
 class _Bound:

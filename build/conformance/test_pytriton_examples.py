@@ -1,0 +1,180 @@
+"""PyTriton's documented examples that need no GPU, on nereid.triton. The functions are written anew.
+
+    example of PyTriton                         what tests it here
+    identity_python                             test_bound.py: identity
+    add_sub_python, quick start                 test_bound.py: add_sub, and the program in docs/embed.md
+    add_sub_python_with_optional                test_bound.py: optional
+    multi_instance_linear_pytorch               test_bound.py: both, two functions at once
+    multiple_models_python                      test_bound.py: several models of one server
+    online_learning_mnist                       here: train and predict share a variable, there a network of PyTorch
+    simple_python_remote_mode, remote_triton.md here: remote
+    use_parameters_and_headers, custom_params   here: scaled
+    decorators.md, binding_models.md            test_bound.py
+    binding_configuration.md                    test_bound.py: batcher; here: the warmup
+    clients.md                                  test_pytriton.py: the clients of PyTriton's wheel
+    perf_analyzer                               test_perf_analyzer.py, on another model
+
+Not tried: linear_random_pytorch, mlp_random_tensorflow2 and the huggingface examples are add_sub with a framework's
+network in the function. Those with CuPy, DALI, NeMo, FasterTransformer, TensorRT-LLM and vLLM need GPUs.
+distributed_tracing.md needs traces of functions, which are missing. add_sub_vertex_ai does not work: the endpoint
+demands that its model is loaded when the server starts, and functions are loaded after it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness import REFERENCE, ROOT, free_port
+from test_wheel import python  # noqa: F401: a fixture
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="the tests are of our package")
+
+SERVER = """
+import json, sys
+import numpy as np
+from nereid.decorators import batch
+from nereid.triton import (ModelConfig, ModelWarmup, Tensor, Triton, TritonConfig, TritonSecurityConfig, WarmupInput)
+
+F, http = np.float32, int(sys.argv[1])
+seen, state = [], {"sum": 0.0}
+
+def tensors(*names):
+    return [Tensor(name=n, dtype=F, shape=(-1,)) for n in names]
+
+def scaled(requests):
+    return [{"y": r["x"] / float(r.parameters["header_divisor"]) * float(r.parameters["factor"])} for r in requests]
+
+@batch
+def train(x):
+    state["sum"] += float(x.sum())
+    return {"y": np.full((len(x), 1), state["sum"], F)}
+
+@batch
+def predict(x):
+    return {"y": x + state["sum"]}
+
+@batch
+def warm(x):
+    seen.append([list(x.shape), float(np.abs(x).sum())])
+    return {"y": x}
+
+config = TritonConfig(http_port=http, http_address="127.0.0.1", allow_grpc=False, allow_metrics=False,
+                      http_header_forward_pattern="header.*")
+with Triton(config=config, security_config=TritonSecurityConfig(access_token="word")) as triton:
+    for f in (scaled, train, predict):
+        triton.bind(f.__name__, f, tensors("x"), tensors("y"), config=ModelConfig(max_batch_size=8))
+    zeros = ModelWarmup("zeros", 2, {"x": WarmupInput(F, (3,), zero_data=True)}, 1)
+    triton.bind("warm", warm, tensors("x"), tensors("y"), config=ModelConfig(max_batch_size=8, model_warmup=[zeros]))
+    print(json.dumps(seen), flush=True)
+    sys.stdin.read()
+"""
+
+REMOTE = """
+import sys
+import numpy as np
+from nereid.decorators import batch
+from nereid.triton import RemoteTriton, Tensor
+
+@batch
+def product(x, y):
+    return {"z": x * y}
+
+url, token = sys.argv[1:]
+x, y, z = (Tensor(name=n, dtype=np.float32, shape=(-1,)) for n in "xyz")
+with RemoteTriton(url, access_token=token) as triton:
+    triton.bind("product", product, [x, y], [z])
+    print(triton.is_alive(), flush=True)
+    sys.stdin.read()
+print(triton.is_connected())
+"""
+
+ASK = """
+import json, sys
+import numpy as np
+from pytriton.client import ModelClient
+
+url, out, two = sys.argv[1], {}, np.array([[1, 2], [3, 4]], np.float32)
+
+def ask(model, *args, **named):
+    with ModelClient(url, model) as c:
+        return {k: v.tolist() for k, v in c.infer_batch(*args, **named).items()}
+
+out["scaled"] = ask("scaled", two, parameters={"factor": 3}, headers={"header_divisor": "2"})
+out["train"] = [ask("train", two), ask("train", two)]
+out["predict"] = ask("predict", two)
+out["product"] = ask("product", two, two)
+print()
+print(json.dumps(out))
+"""
+
+
+def start(python, script, *args):  # noqa: F811
+    return subprocess.Popen([python, "-c", script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def said(python):  # noqa: F811
+    http, out = free_port(), {}
+    url = "127.0.0.1:%d" % http
+    programs = [start(python, SERVER, str(http))]
+    try:
+        out["warm"] = line(programs[0])
+        programs.append(start(python, REMOTE, url, "word"))
+        assert line(programs[1]) == "True\n"
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", ASK, "http://" + url], capture_output=True,
+                              text=True, timeout=200, env={**os.environ, "PYTHONPATH": str(ROOT / ".cache/pytriton")})
+        assert done.returncode == 0, done.stderr[-3000:]
+        out.update(json.loads(done.stdout.splitlines()[-1]))
+        out["remote's end"] = programs[1].communicate(timeout=120)
+        body = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
+        out["product after"] = post("http://%s/v2/models/product/infer" % url, body)
+        denied = start(python, REMOTE, url, "guess")
+        out["denied"] = denied.communicate(timeout=120)[1]
+        out["end"] = programs[0].communicate(timeout=120)[1]
+        assert programs[0].returncode == 0, out["end"]
+    finally:
+        for program in programs:
+            program.kill()
+    return out
+
+
+def line(program):
+    found = program.stdout.readline()
+    assert found, program.stderr.read()[-6000:]
+    return found
+
+
+def post(url, body):
+    """Returns the status and the body of the answer."""
+    done = subprocess.run(["curl", "-s", "-w", "\n%{http_code}", url, "-H", "Content-Type: application/json", "-d",
+                           json.dumps(body)], capture_output=True, text=True, timeout=30)
+    text, _, code = done.stdout.rpartition("\n")
+    return int(code), json.loads(text or "null")
+
+
+def test_examples_parameters_and_headers_reach_a_function(said):
+    assert said["scaled"] == {"y": [[1.5, 3], [4.5, 6]]}
+
+
+def test_examples_functions_share_the_programs_variables(said):
+    assert said["train"] == [{"y": [[10], [10]]}, {"y": [[20], [20]]}]
+    assert said["predict"] == {"y": [[21, 22], [23, 24]]}
+
+
+def test_examples_a_warmup_precedes_the_requests(said):
+    assert json.loads(said["warm"]) == [[[2, 3], 0]]
+
+
+def test_examples_a_remote_process_binds_a_function(said):
+    assert said["product"] == {"z": [[1, 4], [9, 16]]}
+    assert said["remote's end"][0] == "False\n"
+    code, answer = said["product after"]
+    assert code == 404 and "product" in answer["error"], "the model is unloaded at the end"
+
+
+def test_examples_a_remote_process_needs_the_token(said):
+    assert "403" in said["denied"] or "401" in said["denied"], said["denied"]
