@@ -70,7 +70,7 @@ help:
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO, OneFlow and forests for real (9 GB, once)"
-	@echo "  make test-convert      nereid convert with 31 models of four kinds (700 MB, once)"
+	@echo "  make test-convert      nereid convert for real (10 GB, once); ONLY=catboost"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
@@ -349,7 +349,7 @@ $(ADAPTER): build/fleet/modelmesh/go.mod
 	cd $(<D) && GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install tool
 	@touch $@
 test-convert: setup-python build
-	$(PY) -m pytest build/conformance/test_convert.py -q
+	$(PY) -m pytest build/conformance/test_convert.py build/conformance/test_convert_nets.py -q -k "$(ONLY)"
 
 test-fleet: setup-python setup-fleet wheel
 	$(PY) -m pytest build/conformance -q -m fleet -k "$(ONLY)"

@@ -47,8 +47,11 @@ func (s *server) openConsole() error {
 		Access:      settings.Access{Tokens: s.tokens, Network: s.network},
 		Environment: s.backends.Python.EnvironmentOf,
 		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
-		Inspect:     s.inspectCommand,
-		Fetcher:     &getcmd.Console{Python: s.c.Backends.Interpreter(), DataDir: s.data.Path},
+		Commands: console.Commands{
+			Inspect: s.ownCommand("inspect"),
+			Convert: s.ownCommand("convert", "--python="+s.c.Backends.Interpreter()),
+		},
+		Fetcher: &getcmd.Console{Python: s.c.Backends.Interpreter(), DataDir: s.data.Path},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
 			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),
@@ -91,16 +94,19 @@ func (s *server) warningsNow() []api.Warning {
 		Text: "the server is paused and refuses requests; the menu of its icon in the tray resumes it"})
 }
 
-// inspectCommand makes a process of this program that inspects a model. It gets no secrets.
-func (s *server) inspectCommand(ctx context.Context, args ...string) *exec.Cmd {
-	exe, err := os.Executable()
-	if err != nil {
-		exe = os.Args[0]
+// ownCommand returns a function that makes the process of a command of this program. It uses the server's data folder
+// and ONNX Runtime.
+func (s *server) ownCommand(command ...string) func(ctx context.Context, args ...string) *exec.Cmd {
+	return func(ctx context.Context, args ...string) *exec.Cmd {
+		exe, err := os.Executable()
+		if err != nil {
+			exe = os.Args[0]
+		}
+		cmd := exec.CommandContext(ctx, exe, append(slices.Clone(command), args...)...)
+		cmd.Env = append(process.Environ(os.Environ(), nil), "NEREID_DATA_DIR="+s.data.Path,
+			"NEREID_ONNXRUNTIME_LIBRARY="+s.c.Backends.ONNXRuntime.Library)
+		return cmd
 	}
-	cmd := exec.CommandContext(ctx, exe, append([]string{"inspect"}, args...)...)
-	cmd.Env = append(process.Environ(os.Environ(), nil), "NEREID_DATA_DIR="+s.data.Path,
-		"NEREID_ONNXRUNTIME_LIBRARY="+s.c.Backends.ONNXRuntime.Library)
-	return cmd
 }
 
 // link returns a link that opens the GUI for a browser that is not let in otherwise. It works once.

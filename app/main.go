@@ -13,6 +13,7 @@ import (
 	"nereid/app/backends"
 	"nereid/app/command"
 	"nereid/app/command/admin"
+	"nereid/app/command/convert"
 	getcmd "nereid/app/command/get"
 	perfcmd "nereid/app/command/perf"
 	"nereid/app/command/terminal"
@@ -51,7 +52,7 @@ func commands() []command.Command {
 		{Names: []string{terminal.ManualName}, Hidden: true, Run: manual},
 		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
 			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
-		{Names: []string{"convert"}, Args: "FILE", Run: admin.Convert,
+		{Names: []string{"convert"}, Args: "FILE", Run: convert.Run,
 			Help: "convert a trained model to ONNX and compare the two; see nereid convert --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},

@@ -121,6 +121,7 @@ var layers = map[string]int{
 	"app/console/catalog":         9,
 	"app/console/code":            9,
 	"app/console/configs":         9,
+	"app/console/conversions":     9,
 	"app/console/downloads":       9,
 	"app/console/folders":         9,
 	"app/console/history":         9,
@@ -149,6 +150,7 @@ var layers = map[string]int{
 	"app/console":  10,
 
 	"app/command/admin":    11,
+	"app/command/convert":  11,
 	"app/command/get":      11,
 	"app/command/perf":     11,
 	"app/command/terminal": 11,
@@ -197,6 +199,10 @@ var sideways = map[string][]string{
 	},
 	"app/console/models": {
 		"app/console/catalog", "app/console/configs", "app/console/folders", "app/console/rest", "app/console/stream",
+	},
+	"app/console/conversions": {
+		"app/console/catalog", "app/console/imports/staging", "app/console/inspection", "app/console/rest",
+		"app/console/tasks",
 	},
 	"app/console/downloads":       {"app/console/rest", "app/console/tasks"},
 	"app/console/imports/staging": {"app/console/folders", "app/console/rest"},

@@ -18,6 +18,7 @@ import (
 	"nereid/app/console/alerts"
 	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
+	"nereid/app/console/conversions"
 	"nereid/app/console/downloads"
 	"nereid/app/console/history"
 	"nereid/app/console/imports"
@@ -43,6 +44,12 @@ import (
 	"nereid/engine/tensor"
 	"nereid/store"
 )
+
+// Commands make processes of this program with these arguments.
+type Commands struct {
+	Inspect func(ctx context.Context, args ...string) *exec.Cmd // nereid inspect; nil: models cannot be inspected
+	Convert func(ctx context.Context, args ...string) *exec.Cmd // nereid convert; nil: models cannot be converted
+}
 
 // Options of a Console. Fields without a comment are needed.
 type Options struct {
@@ -83,8 +90,7 @@ type Options struct {
 	Access       settings.Access  // without Tokens: no access settings
 	Window       *settings.Window // nil: there is no native window
 
-	// Inspect makes the process "nereid inspect" with these arguments; nil: models cannot be inspected.
-	Inspect    func(ctx context.Context, args ...string) *exec.Cmd
+	Commands   Commands
 	Fetcher    downloads.Fetcher // nil: models cannot be fetched
 	Tuner      tuning.Tuner      // nil: models cannot be tuned
 	Frameworks machine.Installer // nil: there are no frameworks
@@ -114,6 +120,7 @@ type Console struct {
 
 	models       *models.Handler
 	downloads    *downloads.Handler
+	conversions  *conversions.Handler
 	imports      *imports.Handler
 	configs      *configs.Handler
 	history      *history.Handler
@@ -201,13 +208,17 @@ func (c *Console) connect(o *Options) (err error) {
 	}
 	c.downloads = &downloads.Handler{Fetcher: o.Fetcher, Folder: filepath.Join(o.DataDir, "downloads"), Tasks: c.tasks,
 		Log: o.Log}
-	if err := os.RemoveAll(c.downloads.Folder); err != nil { // of an earlier process
-		return err
+	c.conversions = &conversions.Handler{Command: o.Commands.Convert, Catalog: c.catalog, Limits: o.ImportLimits,
+		Folder: filepath.Join(o.DataDir, "conversions"), Tasks: c.tasks, Log: o.Log}
+	for _, folder := range []string{c.downloads.Folder, c.conversions.Folder} { // of an earlier process
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
 	}
 	c.configs = &configs.Handler{Checker: o.Check, Writer: writer, Staged: c.imports.Staged}
 	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer,
 		Store: o.Store, Tasks: c.tasks, Recorder: o.Recorder, Log: o.Log, Requests: o.Requests}
-	c.inspection = &inspection.Handler{Catalog: c.catalog, Command: o.Inspect}
+	c.inspection = &inspection.Handler{Catalog: c.catalog, Command: o.Commands.Inspect}
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}
 	c.monitor = &machine.Monitor{Engine: o.Engine, GPUs: o.Check.Machine, HostPolicies: o.HostPolicies}

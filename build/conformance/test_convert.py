@@ -21,7 +21,7 @@ TRAIN = pathlib.Path(__file__).parent / "python/train.py"
 def convert(folder, file, *options, status=0):
     (folder / "models").mkdir(exist_ok=True)
     done = subprocess.run([BINARY, "convert", "-r", str(folder / "models"), f"--data-dir={DATA}", *options, str(file)],
-                          capture_output=True, text=True, timeout=900)
+                          capture_output=True, text=True, timeout=1800)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout if status == 0 else done.stderr
 
@@ -30,7 +30,8 @@ def convert(folder, file, *options, status=0):
 def trained(tmp_path_factory):
     """A folder with small models of each framework, and with files that are none."""
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "none.joblib").write_bytes(b"no pickle")
+    for name in ("none.joblib", "model.onnx"):
+        (folder / name).write_bytes(b"no model")
     convert(folder, folder / "none.joblib", "--trust", status=1)  # installs the converters
     subprocess.run([PYTHON, TRAIN, str(folder)], check=True, timeout=300)
     return folder
@@ -65,7 +66,7 @@ def test_given_rows_and_what_is_printed(trained, tmp_path):
     (tmp_path / "rows.csv").write_text("a,b,c,d\n5,3,1,0\n6,3,5,2\n")
     out = convert(tmp_path, trained / "logistic.joblib", "--trust", f"--inputs={tmp_path}/rows.csv").splitlines()
     assert out[0].startswith("scikit-learn ") and out[0].endswith("compared on 2 rows that were given")
-    assert out[1].split() == ["OUTPUT", "MAX", "ABS", "MAX", "REL", "SAME", "LABEL"]
+    assert out[1].split() == "OUTPUT MAX ABS MAX REL SAME LABEL SAME FIVE BEST".split()
     assert sorted(os.listdir(tmp_path / "models/logistic")) == [
         "1", "config.pbtxt", "golden", "labels.txt", "report.json"]
     assert 'label_filename: "labels.txt"' in (tmp_path / "models/logistic/config.pbtxt").read_text()
@@ -85,9 +86,7 @@ def test_given_rows_and_what_is_printed(trained, tmp_path):
     ("model.onnx", [], "say what to change"),
     ("model.onnx", ["--fp16", "--int8"], "exclude each other"),
     ("broken.json", ["--int8"], "are for ONNX models"),
-    ("model.pt", [], "torch.onnx.export"),
-    ("model.h5", [], "tf2onnx"),
-    ("logistic.joblib", ["--trust", "--inputs=wide.npy"], "takes rows of 4 numbers"),
+    ("logistic.joblib", ["--trust", "--inputs=wide.npy"], "the model takes X float32 ['?', 4]"),
 ])
 def test_what_cannot_be_converted_says_why(trained, tmp_path, monkeypatch, file, options, why):
     monkeypatch.chdir(trained)
@@ -153,12 +152,40 @@ def test_other_models_are_made_smaller(tmp_path, model, options):
         assert [state for state, _ in s.index().values()] == ["READY"]
 
 
+def test_calibration_from_saved_requests_and_pictures(tmp_path):
+    """Saved requests have five rows. Pictures of another size and in colour are made as large as the model takes them."""
+    saved = json.loads(convert(tmp_path, SAMPLES / "mlp/1/model.onnx", "--json", "--int8", f"--inputs={SAMPLES}/mlp/requests"))
+    assert saved["rows"] == 5 and not saved["made"] and saved["outputs"][0]["same"] == 5, saved
+    (tmp_path / "pictures").mkdir()
+    for i, picture in enumerate(pictures(40, seed=3)):
+        image = Image.fromarray((picture[0] * 255).astype(np.uint8))
+        image = image.convert("RGB").resize((56, 56)) if i % 2 else image
+        image.save(tmp_path / f"pictures/{i}.{'jpg' if i % 3 else 'png'}")
+    made = json.loads(convert(tmp_path, SAMPLES / "digits/1/model.onnx", "--json", "--int8", f"--inputs={tmp_path}/pictures"))
+    assert made["rows"] == 40 and not made["made"] and made["outputs"][0]["same"] == 40, made
+    (tmp_path / "models/digits").symlink_to(SAMPLES / "digits")
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        ready = dict.fromkeys(("digits", "digits_int8", "mlp_int8"), "READY")
+        assert {name: state for (name, _), (state, _) in s.index().items()} == ready
+        images = pictures(100, seed=4)
+        assert (infer(s, "digits_int8", images) == infer(s, "digits", images)).mean() >= 0.97
+
+
+def test_weights_in_a_file_of_their_own(tmp_path):
+    file = SAMPLES / "mlp/1/model.onnx"
+    report = json.loads(convert(tmp_path, file, "--json", "--external-data"))
+    assert report["model"] == "mlp_external" and report["outputs"][0]["error"] <= 1e-6, report
+    weights = tmp_path / "models/mlp_external/1/model.onnx.data"
+    assert weights.stat().st_size > 0.9 * file.stat().st_size
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        assert [state for state, _ in s.index().values()] == ["READY"]
+
+
 @pytest.mark.parametrize("model, options, why", [
-    ("add_sub_int32", ["--int8"], "give some with --inputs"),
     ("mlp", ["--fp16", "--tolerance=0.000001"], "and the tolerance is 1e-06"),
     ("mlp", ["--int8"], "1 of 32 labels of the output output differ"),
     ("mlp", ["--opset=3"], "cannot be changed so"),
-    ("mlp", ["--fp16", "--inputs=wide.npy"], "does not answer these inputs"),
+    ("mlp", ["--fp16", "--inputs=wide.npy"], "the inputs have the shape [4, 785], and the model takes input"),
     ("mlp", ["--fp16", "--inputs=none.npy"], "the inputs cannot be read"),
 ])
 def test_onnx_models_that_cannot_be_changed_say_why(tmp_path, monkeypatch, model, options, why):

@@ -18,7 +18,7 @@ var unsafeDecoders = map[string]*regexp.Regexp{
 }
 
 // trusted reads pickles of the user who runs the command, and only with --trust.
-const trusted = "../../app/command/admin/convert.py"
+const trusted = "../../app/command/convert/python/tables.py"
 
 func TestF12_NoDecoderRunsCode(t *testing.T) {
 	read := 0

@@ -18,6 +18,7 @@ import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
 import { composing } from "./composing.mjs";
 import { configuring } from "./configuring.mjs";
+import { converting } from "./converting.mjs";
 import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
 import { faces } from "./faces.mjs";
@@ -319,6 +320,7 @@ await report.step("? shows the keys", async () => {
 
 await comparing({ base, page, report });
 await getting({ base, page, report, id });
+await converting({ base, page, report });
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await first({ base, page, report, id });
 if (process.argv[3]) await firstSteps({ empty: process.argv[3].replace(/\/$/, ""), report });

@@ -16,7 +16,6 @@ import (
 	"nereid/app/command"
 	"nereid/app/inspect"
 	"nereid/app/options"
-	"nereid/engine/modelconfig"
 )
 
 const validateUsage = `Finds every fault of model repositories at once,
@@ -60,7 +59,7 @@ func Validate(ctx context.Context, e *command.Env, args []string) int {
 		fmt.Fprint(e.Stderr, "error: name at least one model repository\n\n"+validateUsage)
 		return 2
 	}
-	o, closeBackends, err := inspectOptions(e, *dataDir)
+	o, closeBackends, err := backends.OpenInspection(*dataDir, e.Lookup)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "error: %v\n", err)
 		return 2
@@ -166,7 +165,7 @@ func Config(ctx context.Context, e *command.Env, args []string) int {
 		fmt.Fprint(e.Stderr, "error: nereid config wants show, or generate and one file or folder\n\n"+configUsage)
 		return 2
 	}
-	o, closeBackends, err := inspectOptions(e, *dataDir)
+	o, closeBackends, err := backends.OpenInspection(*dataDir, e.Lookup)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "error: %v\n", err)
 		return 2
@@ -198,25 +197,4 @@ func writeConfig(output, text string, stdout io.Writer) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-// inspectOptions has the server's backends. What ONNX Runtime needs is unpacked into the data folder, as the server
-// does. The caller closes them.
-func inspectOptions(e *command.Env, given string) (o inspect.Options, closeBackends func(), err error) {
-	dir, err := options.CommandDataDir(given, e.Lookup)
-	if err != nil {
-		return o, nil, err
-	}
-	c := options.Default(false)
-	if v, ok := e.Lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
-		c.Backends.ONNXRuntime.Library = v
-	}
-	all, err := backends.ForInspection(c, dir)
-	if err != nil {
-		return o, nil, err
-	}
-	return inspect.Options{
-		Backends: all.All, AutoComplete: true, DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize,
-		Log: slog.New(slog.DiscardHandler), // the faults say what matters
-	}, func() { _ = all.Close() }, nil // it has no GPUs to release
 }

@@ -78,13 +78,18 @@
 //	GET    /api/trash → Trash
 //	POST   /api/trash/{id}/restore → Trashed  not_found, conflict (a model of that name exists)
 //
-// Imports: a staged copy outside the repository, until commit. See Import for the steps. A download ends with folders
-// that can be imported.
+// Imports: a staged copy outside the repository, until commit. See Import for the steps. Downloads and conversions end
+// with folders that can be imported.
 //
 //	GET    /api/gallery → Gallery
 //	POST   /api/downloads StartDownload → 201 Download  invalid, conflict (too many run), unsupported
 //	GET    /api/downloads/{id} → Download  not_found
 //	DELETE /api/downloads/{id} → 204  not_found; stops it and removes what it fetched
+//	POST   /api/conversions → 201 Conversion  conflict (too many run), unsupported
+//	PUT    /api/conversions/{id}/files/{path...} bytes → 204  not_found, invalid, conflict (started), too_large
+//	POST   /api/conversions/{id}/start StartConversion → Conversion  not_found, invalid, conflict, unsupported
+//	GET    /api/conversions/{id} → Conversion  not_found
+//	DELETE /api/conversions/{id} → 204  not_found; stops it and removes what it made
 //	POST   /api/imports ImportCreate → 201 Import  invalid, too_large, forbidden (the path)
 //	GET    /api/imports/{id} → Import  not_found
 //	PUT    /api/imports/{id}/files/{path...} bytes → 204  not_found, invalid, conflict (not uploading), too_large

@@ -51,7 +51,7 @@ func (h *Handler) Get(r *http.Request) (out api.Inspection, err error) {
 	if err != nil {
 		return out, err
 	}
-	file, err := h.file(r.PathValue("name"), r.URL.Query().Get("version"))
+	file, err := File(h.Catalog, r.PathValue("name"), r.URL.Query().Get("version"))
 	if err != nil {
 		return out, err
 	}
@@ -72,7 +72,7 @@ func (h *Handler) Get(r *http.Request) (out api.Inspection, err error) {
 
 // Graph returns the nodes of the file of a model's version, by default its newest.
 func (h *Handler) Graph(r *http.Request) (out api.Graph, err error) {
-	file, err := h.file(r.PathValue("name"), r.URL.Query().Get("version"))
+	file, err := File(h.Catalog, r.PathValue("name"), r.URL.Query().Get("version"))
 	if err != nil {
 		return out, err
 	}
@@ -97,15 +97,15 @@ func (h *Handler) Graph(r *http.Request) (out api.Graph, err error) {
 	return out, nil
 }
 
-// file returns the path of the file of a version; "" is the newest.
-func (h *Handler) file(name, version string) (string, error) {
-	m, err := h.Catalog.FindWithFolder(name)
+// File returns the path of the ONNX file of a version, or the folder that has a model.onnx. "" is the newest version.
+func File(c *catalog.Catalog, name, version string) (string, error) {
+	m, err := c.FindWithFolder(name)
 	if err != nil {
 		return "", err
 	}
 	cfg := cmp.Or(catalog.Running(m.Status), m.Status.Config, &inferencepb.ModelConfig{})
 	if b := cfg.GetBackend(); b != "" && b != modelconfig.BackendONNXRuntime {
-		return "", rest.Errorf(api.CodeUnsupported, "only ONNX models can be inspected; this is one of backend %s", b)
+		return "", rest.Errorf(api.CodeUnsupported, "this is for ONNX models; %q has the backend %s", name, b)
 	}
 	versions := m.Versions()
 	if version == "" && len(versions) > 0 {

@@ -203,7 +203,7 @@ func (e *environments) built(ctx context.Context, model, file string, log *slog.
 		e.building(model, use)
 		began := time.Now()
 		log.Info("building the environment of a model", "requirements", file, "folder", folder, "log", folder+".log")
-		err := build(ctx, python, file, text, folder, e.env, io.Discard)
+		err := build(ctx, python, file, text, folder, "", e.env, io.Discard)
 		if err == nil {
 			log.Info("the environment of a model is built", "folder", folder, "took", time.Since(began))
 		}
@@ -226,7 +226,10 @@ func (e *environments) building(model string, use *EnvironmentUse) {
 // build makes a venv and installs the requirements and numpy in it, by uv if that is installed, else by pip. The
 // installer's output goes to <folder>.log and to out. The installed versions go to requirements.lock in the folder.
 // env are further variables that the installer gets.
-func build(ctx context.Context, python, file string, text []byte, folder string, env []string, out io.Writer) error {
+//
+// The environment also sees the packages of the environment in the folder base, unless that is "".
+func build(ctx context.Context, python, file string, text []byte, folder, base string, env []string,
+	out io.Writer) error {
 	log, err := os.Create(folder + ".log")
 	if err != nil {
 		return err
@@ -263,9 +266,27 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 			said, _ := os.ReadFile(log.Name()) // without it, the error has no output
 			return fmt.Errorf("%s: %w; the end of %s:\n%s", strings.Join(step, " "), err, log.Name(), lastLines(said))
 		}
+		if i == 0 && base != "" {
+			if err := seePackages(folder, base); err != nil {
+				return err
+			}
+		}
 	}
 	return errors.Join(os.WriteFile(filepath.Join(folder, "requirements.txt"), text, 0o600),
 		os.WriteFile(filepath.Join(folder, "requirements.lock"), lock, 0o600))
+}
+
+// seePackages makes the packages of one environment visible in another.
+func seePackages(folder, base string) error {
+	from, err := filepath.Glob(filepath.Join(base, "lib", "python*", "site-packages"))
+	if err == nil && len(from) != 1 {
+		err = fmt.Errorf("%s has no packages", base)
+	}
+	if err != nil {
+		return err
+	}
+	_, version, _ := strings.Cut(strings.TrimPrefix(from[0], base), string(os.PathSeparator))
+	return os.WriteFile(filepath.Join(folder, version, "base.pth"), []byte(from[0]+"\n"), 0o600)
 }
 
 // lastLines returns the last lines of a program's output.

@@ -28,6 +28,9 @@ type Framework struct {
 	Size         string // on disk, about, as text
 	CPU          CPUBuild
 	Pythons      []string // the versions of Python that its package has builds for; nil: all
+	// Base is a framework that is installed too, and whose packages this one uses; nil: none. uv installs those
+	// packages a second time, because it only sees what an environment has itself.
+	Base *Framework
 }
 
 // CPUBuild is a smaller build of a framework's package, without CUDA, in an index of its own. The zero value: there is
@@ -142,6 +145,9 @@ func (f Framework) Environment(folder string) string {
 
 // Installed reports whether InstallFramework has installed this version of the framework.
 func (f Framework) Installed(folder string) bool {
+	if f.Base != nil && !f.Base.Installed(folder) {
+		return false
+	}
 	path := f.Environment(folder)
 	if _, err := os.Stat(filepath.Join(path, ".complete")); err != nil {
 		return false
@@ -161,6 +167,14 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	}
 	if folder, err = filepath.Abs(folder); err != nil {
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
+	}
+	base := ""
+	if f.Base != nil {
+		if err := InstallFramework(ctx, folder, interpreter, *f.Base, out); err != nil {
+			return err
+		}
+		base = f.Base.Environment(folder)
+		python = filepath.Join(base, "bin", "python") // the packages are those of its version
 	}
 	path := f.Environment(folder)
 	if !f.Installed(folder) { // it is another version, or not finished
@@ -182,7 +196,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 		if err != nil {
 			return err
 		}
-		return build(ctx, python, file.Name(), []byte(text), path, nil, out)
+		return build(ctx, python, file.Name(), []byte(text), path, base, nil, out)
 	})
 	if err != nil {
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)

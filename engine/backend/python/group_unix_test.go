@@ -37,7 +37,7 @@ func TestCancelledInstallerEndsWithItsChildren(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- build(ctx, installer, filepath.Join(folder, "requirements.txt"), nil, filepath.Join(folder, "env"),
-			nil, onText{"started", stop})
+			"", nil, onText{"started", stop})
 	}()
 	select {
 	case err := <-done:

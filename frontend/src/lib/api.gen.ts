@@ -658,6 +658,87 @@ export interface DownloadedModel {
   notes: string[];
 }
 
+/**
+ * Conversion is a model that the server makes of another one, as nereid convert does. It is made (POST), gets files if
+ * it is not of a model of the repository (PUT), and is started. Its model is then imported by its path. The server
+ * keeps the newest conversion that has ended, until it stops.
+ */
+export interface Conversion {
+  id: string;
+  state: ConversionState;
+  /** Step is what the installer or the converter printed last, of running. */
+  step: string;
+  /** Reason, of failed. */
+  reason: string;
+  /** Report and Path, of done. Path is the model folder, for ImportCreate. */
+  report: ParityReport | null;
+  path: string;
+}
+
+/** ConversionState is the state of a Conversion. */
+export type ConversionState = "open" | "running" | "done" | "failed";
+
+/** ConversionTarget is what is made. */
+export type ConversionTarget = "onnx" | "fp16" | "int8" | "simplify" | "external-data";
+
+/** StartConversion starts a Conversion. */
+export interface StartConversion {
+  /** Model is a model of the repository, whose newest version is taken; "": Source is taken. */
+  model: string;
+  /** Source is a file or folder that was put, by its path; or torchvision:NAME or timm:NAME. */
+  source: string;
+  /** Name is that of the new model; "": the converter chooses it. */
+  name: string;
+  target: ConversionTarget;
+  /** Inputs is a file or folder that was put, with rows to compare with and to calibrate with; "": they are made. */
+  inputs: string;
+  /** SavedRequests takes the saved requests of Model as inputs. */
+  savedRequests: boolean;
+  /** Shapes of inputs and Class are as --shape and --class of nereid convert. A file of Class is one that was put. */
+  shapes: string[];
+  class: string;
+  /** Trust lets code of the model run. */
+  trust: boolean;
+}
+
+/** ParityReport compares a model that was made with the one before. */
+export interface ParityReport {
+  /** Model is the name of the new model. */
+  model: string;
+  /** Framework, of the model before, with its version. */
+  framework: string;
+  /** Rows were answered by both models. Made: they were made; else they were given. */
+  rows: number;
+  made: boolean;
+  outputs: ParityOutput[];
+  /** Differs says which output differs by more than the tolerance; "": none does. */
+  differs: string;
+  bytesBefore: number;
+  bytesAfter: number;
+  /** MsBefore and MsAfter are the times of one row, by one thread of this machine's CPU. */
+  msBefore: number;
+  msAfter: number;
+  /** Provider is ONNX Runtime's, by which the new model answered. */
+  provider: string;
+  /** Low: the new model has low precision. Error is then a share of the output's largest value. */
+  low: boolean;
+}
+
+/** ParityOutput compares an output of the new model with the answer of the one before. */
+export interface ParityOutput {
+  output: string;
+  rows: number;
+  /** MaxAbs and MaxRel are the largest differences; null for labels. */
+  maxAbs: number | null;
+  maxRel: number | null;
+  /** Error is the largest: absolute for numbers below 1, else relative; null for labels. */
+  error: number | null;
+  /** Same counts the rows with the same label, or with the same highest number; null where there is none. */
+  same: number | null;
+  /** SameFive counts the rows with the same five highest numbers; null where there are less than ten. */
+  sameFive: number | null;
+}
+
 /** History answers GET /api/history. */
 export interface History {
   fromMs: number;

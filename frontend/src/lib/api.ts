@@ -212,6 +212,11 @@ export const client = {
   download: (id: string) => json<api.Download>("GET", `/api/downloads/${seg(id)}`),
   cancelDownload: async (id: string) => void (await call("DELETE", `/api/downloads/${seg(id)}`)),
 
+  createConversion: () => json<api.Conversion>("POST", "/api/conversions"),
+  startConversion: (id: string, r: api.StartConversion) => json<api.Conversion>("POST", `/api/conversions/${seg(id)}/start`, r),
+  conversion: (id: string) => json<api.Conversion>("GET", `/api/conversions/${seg(id)}`),
+  dropConversion: async (id: string) => void (await call("DELETE", `/api/conversions/${seg(id)}`)),
+
   createImport: (r: api.ImportCreate) => json<api.Import>("POST", "/api/imports", r),
   getImport: (id: string) => json<api.Import>("GET", imp(id)),
   analyzeImport: (id: string) => json<api.Import>("POST", `${imp(id)}/analyze`),

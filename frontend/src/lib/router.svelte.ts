@@ -7,6 +7,7 @@ export type Route =
   | { view: "models" }
   | { view: "model"; name: string; tab: Tab }
   | { view: "get" }
+  | { view: "convert" }
   | { view: "history" }
   | { view: "logs"; name: string }
   | { view: "requests"; query: string }
@@ -41,13 +42,14 @@ export function parse(hash: string): Route {
   }
   if (view === "logs") return { view, name: decoded(name) };
   if (view === "requests") return { view, query: query ?? "" };
-  if (view === "get" || view === "history" || view === "server" || view === "settings") return { view };
+  if (view === "get" || view === "convert" || view === "history" || view === "server" || view === "settings") return { view };
   return { view: "models" };
 }
 
 export const href = {
   models: "#/models",
   get: "#/get",
+  convert: "#/convert",
   history: "#/history",
   logs: (model = "") => (model ? `#/logs/${encodeURIComponent(model)}` : "#/logs"),
   requests: (query = "") => (query ? `#/requests?${query}` : "#/requests"),

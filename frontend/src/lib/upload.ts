@@ -6,7 +6,12 @@ import type { Upload } from "./drop";
 const parallel = 3;
 
 /** Uploads every file of an import. onProgress gets the bytes sent so far. */
-export async function uploadAll(id: string, files: readonly Upload[], onProgress: (sent: number) => void, signal: AbortSignal): Promise<void> {
+export function uploadAll(id: string, files: readonly Upload[], onProgress: (sent: number) => void, signal: AbortSignal): Promise<void> {
+  return putAll(`/api/imports/${encodeURIComponent(id)}/files/`, files, onProgress, signal);
+}
+
+/** Uploads files below a path of the server. */
+export async function putAll(below: string, files: readonly Upload[], onProgress: (sent: number) => void, signal: AbortSignal): Promise<void> {
   const sent = files.map(() => 0);
   let next = 0;
   const worker = async () => {
@@ -14,7 +19,7 @@ export async function uploadAll(id: string, files: readonly Upload[], onProgress
       const u = files[i];
       if (!u) return;
       const at = i;
-      await put(`${base()}/api/imports/${encodeURIComponent(id)}/files/${escapePath(u.path)}`, u.file, signal, (n) => {
+      await put(`${base()}${below}${escapePath(u.path)}`, u.file, signal, (n) => {
         sent[at] = n;
         onProgress(sent.reduce((a, b) => a + b, 0));
       });

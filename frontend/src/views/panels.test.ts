@@ -2,6 +2,8 @@ import { cleanup, fireEvent, render, screen, within } from "@testing-library/sve
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Environment, GPU, Instance, InstanceGroup, Machine, Model, Version } from "../lib/api.gen";
 import { live } from "../lib/live.svelte";
+import Convert from "./convert/Convert.svelte";
+import Parity from "./convert/Parity.svelte";
 import EnvironmentPanel from "./model/EnvironmentPanel.svelte";
 import InstanceForm from "./model/InstanceForm.svelte";
 import LoadCurve from "./model/LoadCurve.svelte";
@@ -28,6 +30,35 @@ const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY
 const model = (name: string, m: Partial<Model> = {}): Model => ({
   name, state: "READY", condition: "", reason: "", versions: [version({})], backend: "onnxruntime", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
   inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: true, memoryBytes: 0, gpuBytes: 0, gpuSource: "", memorySource: "process", pinned: false, resident: true, ...m,
+});
+
+describe("Convert", () => {
+  const report = {
+    model: "m", framework: "ONNX, opset 17", rows: 32, made: true, differs: "", bytesBefore: 2048, bytesAfter: 1024, msBefore: 1, msAfter: 2, provider: "CPUExecutionProvider", low: true,
+    outputs: [{ output: "y", rows: 32, maxAbs: 0.001, maxRel: 0.02, error: 0.001, same: 31, sameFive: null }],
+  };
+  it("shows how the answers differ, the size and the time", () => {
+    render(Parity, { report });
+    expect(screen.getByRole("row", { name: "y 0.00100 0.0200 31 of 32 –" })).toBeTruthy();
+    expect(screen.getByText(/^Size: 2(\.0+)? KiB before, 1(\.0+)? KiB after$/)).toBeTruthy();
+    expect(screen.getByText("It is slower on this processor.")).toBeTruthy();
+    expect(screen.queryByRole("alert")).toBeNull();
+  });
+  it("warns of a bad parity", () => {
+    render(Parity, { report: { ...report, differs: "3 of 32 labels of the output y differ" } });
+    expect(screen.getByRole("alert").textContent).toContain("3 of 32 labels");
+  });
+  it("lists ONNX models, and asks for trust for others", async () => {
+    live.models = [model("net"), model("code", { backend: "python" })];
+    render(Convert);
+    expect(screen.queryByRole("option", { name: "code" })).toBeNull();
+    expect(screen.getByRole("button", { name: "Convert" }).hasAttribute("disabled")).toBe(true);
+    expect(screen.getByRole("checkbox", { name: /I trust the source/ })).toBeTruthy();
+    await fireEvent.input(screen.getByLabelText("or a model of a library, without weights"), { target: { value: "torchvision:resnet18" } });
+    expect(screen.getByRole("button", { name: "Convert" }).hasAttribute("disabled")).toBe(false);
+    expect(screen.queryByRole("radio")).toBeNull();
+    live.models = null;
+  });
 });
 
 describe("MachinePanel", () => {

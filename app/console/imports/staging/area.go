@@ -74,6 +74,9 @@ func NewArea(dir string, l Limits) (*Area, error) {
 	return a, root.Mkdir(inFolder, 0o700)
 }
 
+// Folder returns where the files are, below their names.
+func (a *Area) Folder() string { return filepath.Join(a.dir, inFolder) }
+
 // Remove deletes the Area and everything in it.
 func (a *Area) Remove() error {
 	a.mu.Lock()

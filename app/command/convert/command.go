@@ -1,0 +1,231 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"nereid/app/command"
+	"nereid/app/console/folders"
+	"nereid/app/console/imports/staging"
+	"nereid/app/durable"
+	"nereid/engine/repo"
+)
+
+const usage = `Converts a trained model to ONNX, or an ONNX model to a smaller one, compares
+the two, and puts the result into a model repository.
+
+Usage:
+  nereid convert -r FOLDER [options] MODEL
+
+MODEL is one of
+  .pkl .pickle .joblib        a model of scikit-learn, or of XGBoost's or LightGBM's classes for it
+  .json .ubj                  a model of XGBoost (save_model)
+  .txt                        a model of LightGBM (save_model)
+  .cbm                        a model of CatBoost (save_model)
+  .pt .pth                    a TorchScript file; with --class weights of PyTorch (state_dict, also .safetensors)
+  .pt2                        a program of torch.export
+  torchvision:NAME timm:NAME  a model of these libraries, with random weights
+  a SavedModel's folder       and .pb (frozen graph), .keras, .h5, .tflite: a model of TensorFlow
+  .pdmodel, .json             a model of PaddlePaddle, with its .pdiparams beside it
+  .onnx                       with --fp16, --int8, --opset, --simplify or --external-data
+
+The converters are installed into environments of their own in the data folder, once. Both models then answer the same
+rows. The table shows by how much they differ, their sizes, and the time of one row. If a number differs by more than
+the tolerance, or a label differs, nothing is put into the repository. With --fp16 and --int8 the difference is a share
+of the output's largest value, and 99 % of the labels must be the same. The first rows become golden requests, which
+each version of the model must pass before it is served.
+
+`
+
+type converter struct {
+	repository, name, python, dataDir string
+	trust, accept, asJSON             bool
+	source                            source
+	class, arguments                  string
+	inputs, scale                     string
+	shapes                            []inputShape
+	fp16, int8, simplify, external    bool
+	opset                             int
+	tolerance                         float64
+	env                               *command.Env
+}
+
+func (o *converter) sections() []command.Section {
+	return []command.Section{{Options: []command.Option{
+		command.Opt("-r, --model-repository", "FOLDER", "where the model is put", &o.repository),
+		command.Opt("--name", "NAME", "the model's name; default: from the file", &o.name),
+		command.Opt("--tolerance", "NUMBER", "how much a number may differ: absolute below 1, else relative; "+
+			"default 0.0001, with --fp16 0.01, with --int8 0.1", &o.tolerance),
+		command.Opt("--trust", "", "runs code: that of a pickle, a .pt2, a Lambda layer, or --class's file", &o.trust),
+		command.Opt("--accept", "", "takes a model that differs by more", &o.accept),
+		command.Opt("--python", "PATH", "the interpreter for a new environment; default python3", &o.python),
+		command.Opt("--data-dir", "FOLDER", "the server's data folder; default as of nereid serve", &o.dataDir),
+		command.Opt("--json", "", "prints JSON", &o.asJSON),
+	}}, {Title: "Rows to compare with, and to calibrate with", Options: []command.Option{
+		command.Opt("--inputs", "FILE", "rows: .npy, .npz, .csv, .json as for perf_analyzer, or a folder of pictures; "+
+			"default: made ones", &o.inputs),
+		command.Opt("--image-scale", "SCALE", "of pictures: unit (0 to 1), signed (-1 to 1), imagenet or none; "+
+			"default: none for UINT8, imagenet for colours of 160 pixels or more, else unit", &o.scale),
+	}}, {Title: "PyTorch", Options: []command.Option{
+		command.Opt("--shape", "[NAME:[TYPE:]]D,...", "an input, -1 for an open dimension, such as -1,3,224,224 or "+
+			"tokens:INT64:-1,16; repeatable. TorchScript and classes need it", func(v string) error {
+			s, err := parseShape(v)
+			o.shapes = append(o.shapes, s)
+			return err
+		}),
+		command.Opt("--class", "CLASS", "what makes the model of weights: FILE.py:Class, torchvision:NAME or timm:NAME",
+			&o.class),
+		command.Opt("--arguments", "JSON", `what the class is made with, such as {"num_classes": 10}`, &o.arguments),
+	}}, {Title: "Changes", Options: []command.Option{
+		command.Opt("--fp16", "", "numbers of 16 bits inside, for GPUs; inputs and outputs stay", &o.fp16),
+		command.Opt("--int8", "", "weights of 8 bits; with --inputs also calibrated activations", &o.int8),
+		command.Opt("--simplify", "", "folds constants and removes what has no effect", &o.simplify),
+		command.Opt("--opset", "NUMBER", "the version of ONNX's operators", &o.opset),
+		command.Opt("--external-data", "", "weights in a file beside the model, as models above 2 GB have them",
+			&o.external),
+	}}}
+}
+
+// Run runs "nereid convert".
+func Run(ctx context.Context, e *command.Env, args []string) int {
+	o := converter{env: e, python: "python3", tolerance: -1}
+	flags := command.NewFlagSet("nereid convert", o.sections())
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		err = command.FlagError("nereid convert", err)
+	case flags.NArg() != 1:
+		err = errors.New("name one model, after the options; nereid convert --help shows the use")
+	default:
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = o.convert(ctx, flags.Arg(0))
+	}
+	return e.ExitStatus(err, usage+command.Help(o.sections()))
+}
+
+// check looks whether the options are for such a model, and sets the tolerance.
+func (o *converter) check() error {
+	change := o.fp16 || o.int8 || o.simplify
+	of := o.source.file
+	switch kind := o.source.kind; {
+	case kind == kindONNX && !change && o.opset == 0 && !o.external:
+		return fmt.Errorf("%s is an ONNX model already; say what to change (--fp16, --int8, --simplify, --opset, "+
+			"--external-data), or import it", of)
+	case kind != kindONNX && change:
+		return fmt.Errorf("--fp16, --int8 and --simplify are for ONNX models; convert %s without them first", of)
+	case o.opset != 0 && (kind == kindPickle || kind == kindXGBoost || kind == kindLightGBM || kind == kindCatBoost):
+		return fmt.Errorf("--opset is not for %s; convert it without, then change the ONNX model", of)
+	case o.fp16 && o.int8:
+		return errors.New("--fp16 and --int8 exclude each other")
+	case len(o.shapes) > 0 && kind != kindPyTorch:
+		return fmt.Errorf("--shape is for models of PyTorch; %s says the shapes of its inputs", of)
+	case o.arguments != "" && o.source.class == "":
+		return errors.New("--arguments is for --class and models of libraries")
+	case kind == kindPickle && !o.trust:
+		return fmt.Errorf("%s is a pickle: to read it runs the code in it. If you trust where it is from, say --trust",
+			of)
+	case o.source.code() != "" && !o.trust:
+		return fmt.Errorf("--class runs the code in %s. If you trust where it is from, say --trust", o.source.code())
+	case o.scale != "" && o.scale != "unit" && o.scale != "signed" && o.scale != "imagenet" && o.scale != "none":
+		return fmt.Errorf("--image-scale %q is none of unit, signed, imagenet and none", o.scale)
+	}
+	if err := checkArguments(o.arguments); err != nil {
+		return err
+	}
+	switch {
+	case o.tolerance >= 0:
+	case o.fp16:
+		o.tolerance = 0.01
+	case o.int8:
+		o.tolerance = 0.1
+	default:
+		o.tolerance = 1e-4
+	}
+	return nil
+}
+
+// suffix tells the new model from the one beside it.
+func (o *converter) suffix() string {
+	switch {
+	case o.fp16:
+		return "_fp16"
+	case o.int8:
+		return "_int8"
+	case o.opset != 0:
+		return fmt.Sprintf("_opset%d", o.opset)
+	case o.simplify:
+		return "_simple"
+	}
+	return "_external"
+}
+
+// nameFor makes a model name from the name of what is converted.
+func (o *converter) nameFor(s source) string {
+	if s.file == "" {
+		_, name, _ := strings.Cut(s.class, ":")
+		return staging.ModelName(name)
+	}
+	stem := strings.TrimSuffix(s.file, filepath.Ext(s.file))
+	if cfg, err := configOf(s.file); err == nil && cfg != nil && s.kind == kindONNX {
+		stem = filepath.Dir(filepath.Dir(s.file)) + o.suffix()
+	}
+	return staging.ModelName(stem)
+}
+
+func (o *converter) convert(ctx context.Context, arg string) (err error) {
+	if o.source, err = findSource(arg, o.class); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.name == "" {
+		o.name = o.nameFor(o.source)
+	}
+	if err := repo.CheckName(o.name); err != nil {
+		return err
+	}
+	if info, err := os.Stat(o.repository); o.repository == "" || err != nil || !info.IsDir() {
+		return fmt.Errorf("%q is no folder; name the model repository with -r", o.repository)
+	}
+	to := filepath.Join(o.repository, o.name)
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("a model %s is in %s already; choose another --name", o.name, o.repository)
+	}
+	hidden := folders.Hidden(o.repository)
+	defer func() { err = errors.Join(err, os.RemoveAll(hidden)) }()
+	dir, r, err := o.make(ctx, hidden)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = json.NewEncoder(o.env.Stdout).Encode(r)
+	} else {
+		err = printReport(o.env.Stdout, &r)
+	}
+	if err != nil {
+		return err
+	}
+	if why := r.Differs; why != "" && !o.accept {
+		return fmt.Errorf("%s; nothing was put into %s. --accept takes the model all the same", why, o.repository)
+	}
+	if err := durable.SyncTree(dir); err != nil {
+		return err
+	}
+	if err := folders.Place(dir, to); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.env.Stderr, "%s is in %s; a server finds it in poll mode, or by nereid load %[1]s\n", o.name,
+		o.repository)
+	return durable.SyncFolder(o.repository)
+}

@@ -1,0 +1,113 @@
+"""Makes small models of a framework for test_convert_nets.py.
+
+usage: make_nets.py pytorch|tensorflow|paddle|catboost FOLDER
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+
+folder = pathlib.Path(sys.argv[2])
+CLASS = '''import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, hidden=8):
+        super().__init__()
+        self.a = torch.nn.Conv2d(1, 4, 3)
+        self.b, self.c = torch.nn.Linear(144, hidden), torch.nn.Linear(hidden, 3)
+
+    def forward(self, image):
+        x = torch.flatten(torch.relu(self.a(image)), 1)
+        return torch.softmax(self.c(torch.relu(self.b(x))), 1)
+
+
+class Words(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.gru = torch.nn.Embedding(10, 4), torch.nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, tokens, scale):
+        x, state = self.gru(self.embed(tokens))
+        return x * scale[:, None, :], state[0]
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(x.numpy() * 2)
+'''
+
+
+def pytorch():
+    import torch
+
+    (folder / "nets.py").write_text(CLASS)
+    sys.path.insert(0, str(folder))
+    import nets
+
+    torch.manual_seed(0)
+    net, words = nets.Net(5).eval(), nets.Words().eval()
+    image, batch = torch.randn(2, 1, 8, 8), torch.export.Dim("batch")
+    torch.jit.script(net).save(folder / "script.pt")
+    torch.jit.trace(words, (torch.zeros(2, 6, dtype=torch.int64), torch.ones(2, 4))).save(folder / "trace.pt")
+    torch.save(net.state_dict(), folder / "weights.pth")
+    torch.save({"state_dict": net.state_dict(), "epoch": 3}, folder / "checkpoint.pt")
+    torch.save(net, folder / "whole.pt")
+    torch.export.save(torch.export.export(net, (image,), dynamic_shapes=({0: batch},)), folder / "program.pt2")
+    torch.export.save(torch.export.export(net, (image,)), folder / "fixed.pt2")
+    (folder / "broken.pt").write_bytes(b"nothing")
+
+
+def tensorflow():
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    net = keras.Sequential([keras.Input((8, 8, 1), name="image"), layers.Conv2D(4, 3, activation="relu"),
+                            layers.Flatten(), layers.Dense(3, activation="softmax")])
+    net.save(folder / "net.keras")
+    net.save(folder / "old.h5")
+    net.export(folder / "saved", verbose=False)
+    a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+    keras.Model([a, b], [layers.Dense(2, name="x")(a), layers.Add(name="y")([a, b])]).save(folder / "two.keras")
+    (folder / "net.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(net).convert())
+    call = tf.function(net).get_concrete_function(tf.TensorSpec((None, 8, 8, 1), tf.float32, name="image"))
+    graph = convert_variables_to_constants_v2(call).graph.as_graph_def()
+    (folder / "frozen.pb").write_bytes(graph.SerializeToString())
+    for name in ("lambda.keras", "lambda.h5"):
+        keras.Sequential([keras.Input((4,)), layers.Lambda(lambda x: x * 2)]).save(folder / name)
+    (folder / "none.pb").write_bytes(b"nothing")
+
+
+def paddle():
+    import paddle
+
+    paddle.seed(0)
+    nn = paddle.nn
+    net = nn.Sequential(nn.Conv2D(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3), nn.Softmax())
+    table = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    for name, model, shape in ("paddle_net", net, [None, 1, 8, 8]), ("paddle_table", table, [None, 4]):
+        model.eval()
+        paddle.jit.save(model, str(folder / name), input_spec=[paddle.static.InputSpec(shape, "float32", "x")])
+    (folder / "alone.pdmodel").write_bytes(b"nothing")
+
+
+def catboost():
+    import catboost
+
+    x = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)
+    y = (x[:, 0] * 3).astype(int).clip(0, 2)
+    options = {"iterations": 5, "verbose": 0, "allow_writing_files": False}
+    catboost.CatBoostClassifier(**options).fit(x, y).save_model(folder / "classes.cbm")
+    catboost.CatBoostClassifier(**options).fit(x, (y > 0).astype(int)).save_model(folder / "two.cbm")
+    catboost.CatBoostClassifier(**options).fit(x, y > 0).save_model(folder / "truth.cbm")
+    catboost.CatBoostRegressor(**options).fit(x, x[:, 1]).save_model(folder / "values.cbm")
+    words = [[str(v)] for v in y]
+    catboost.CatBoostRegressor(**options, cat_features=[0]).fit(words, x[:, 1]).save_model(folder / "words.cbm")
+    (folder / "none.cbm").write_bytes(b"nothing")
+
+
+globals()[sys.argv[1]]()

@@ -1,0 +1,37 @@
+// The page "Convert a model": what it takes, and why something cannot be converted. Nothing here installs converters.
+import { axe, shot } from "./lib.mjs";
+
+/** Leaves nothing behind. */
+export async function converting({ base, page, report }) {
+  const convert = page.getByRole("button", { name: "Convert", exact: true });
+
+  await report.step("the page Convert a model offers what the source allows", async () => {
+    await page.goto(`${base}/#/models`);
+    await page.getByRole("link", { name: "Convert a model" }).click();
+    await page.getByRole("heading", { name: "Convert a model", level: 1 }).waitFor();
+    report.check(await convert.isDisabled(), "nothing is converted without a source");
+    await page.getByLabel("Shapes of the inputs").waitFor();
+    await page.getByLabel("Model of the repository").selectOption("mlp");
+    await page.getByLabel("FP16: half the size").waitFor();
+    report.check((await page.getByLabel("Shapes of the inputs").count()) === 0, "an ONNX model has its shapes");
+    report.check(await convert.isEnabled(), "a model of the repository can be converted");
+    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
+      await page.setViewportSize({ width, height: 860 });
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme });
+        await axe(page, report, `convert a model, ${size}, ${colorScheme}`);
+        await shot(page, `51-convert-${size}-${colorScheme}`);
+      }
+      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page fits ${width} px`);
+    }
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1360, height: 860 });
+  });
+
+  await report.step("what cannot be converted says why and what to do", async () => {
+    await page.getByLabel("or a file").setInputFiles({ name: "engine.plan", mimeType: "application/octet-stream", buffer: Buffer.from("x") });
+    await convert.click();
+    await page.getByRole("alert").getByText("a TensorRT engine holds code for one GPU").waitFor();
+    await shot(page, "52-convert-refused");
+  });
+}
