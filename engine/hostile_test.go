@@ -175,6 +175,8 @@ func TestInvalidOverridesAreRefused(t *testing.T) {
 		{"B4 nothing", good, "", "must be a path inside the model folder"},
 		{"B4 NUL", good, "1/a\x00b", "must be a path inside the model folder"},
 		{"B4 too deep", good, deep, ""},
+		{"B4 a long path", good, strings.Repeat("d/", 3000) + "x", "use shorter names"},
+		{"B4 a long name", good, "1/" + strings.Repeat("a", 300), "use shorter names"},
 		{"B5 no configuration", "", "1/x", "must have the parameter 'config'"},
 		{"B5 not JSON", "{bad", "1/x", "config:1:2"},
 		{"B5 another model's", strings.Replace(good, "{", `{"name":"other",`, 1), "1/x",

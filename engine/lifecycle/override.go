@@ -1,9 +1,11 @@
 package lifecycle
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -91,11 +93,17 @@ func (o *Override) check() error {
 // writeOverride writes one file; its path is checked.
 func writeOverride(folder, path string, data []byte) error {
 	target := filepath.Join(folder, path)
-	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-		return status.Errorf(status.Internal, "cannot write file override: %w", err)
+	err := os.MkdirAll(filepath.Dir(target), 0o700)
+	if err == nil {
+		err = os.WriteFile(target, data, 0o600)
 	}
-	if err := os.WriteFile(target, data, 0o600); err != nil {
-		return status.Errorf(status.Internal, "cannot write file override: %w", err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+		return status.Errorf(status.InvalidArg,
+			"file override %.100q cannot be written; use shorter names, and no name for both a file and a folder: %w", path,
+			errors.Unwrap(err))
 	}
-	return nil
+	return status.Errorf(status.Internal, "cannot write file override: %w", err)
 }
