@@ -188,7 +188,7 @@ func (m *Manager) Discover() error {
 // Load loads a model, or what changed in it, and waits. over, if not nil, replaces its configuration and files. Errors
 // have Triton's texts: Internal "failed to load 'x', failed to poll from model repository" if it does not exist or its
 // configuration cannot be used, InvalidArg for an invalid name and "load failed for model 'x': …" if a version cannot
-// be loaded. Also InvalidArg if an override's file would lie outside the model's folder.
+// be loaded. Also InvalidArg if an override's file would lie outside the model's folder, or cannot have its name.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if err := m.checkName(name); err != nil {
 		return err
@@ -201,9 +201,9 @@ func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 		return ambiguous(name, len(keys))
 	}
 	return each(keys, func(key string) error {
-		ov, err := m.o.unpack(key, over)
+		ov, err := m.o.unpack(name, key, over)
 		if err != nil {
-			return notPolled(name, err)
+			return err
 		}
 		return dependentsOf(m).change(key, func(o *operation) (bool, error) { return o.loadRequested(ctx, key, ov) })
 	})

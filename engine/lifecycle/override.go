@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,13 +41,15 @@ func (o *override) scan(key string) *repo.Model {
 	return src
 }
 
-// unpack writes an override's files into a separate repository.
-func (o *Options) unpack(name string, over *Override) (*override, error) {
+// unpack writes an override's files into a separate repository. name is the model's in the request, key the one of its
+// entry. An InvalidArg is a path that cannot be written; other errors have Triton's text.
+func (o *Options) unpack(name, key string, over *Override) (*override, error) {
 	if over == nil || over.Config == "" && len(over.Files) == 0 {
 		return nil, nil
 	}
 	if over.Config == "" {
-		return nil, status.New(status.InvalidArg, "a load request with files must have the parameter 'config' too")
+		return nil, notPolled(name,
+			status.New(status.InvalidArg, "a load request with files must have the parameter 'config' too"))
 	}
 	ov := &override{config: over.Config}
 	if len(over.Files) == 0 {
@@ -54,12 +57,12 @@ func (o *Options) unpack(name string, over *Override) (*override, error) {
 	}
 	folder, err := os.MkdirTemp(o.OverrideFolder, "override-")
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "cannot make a folder for the override files: %w", err)
+		return nil, notPolled(name, fmt.Errorf("cannot make a folder for the override files: %w", err))
 	}
 	ov.folder = folder
-	_, plain := repo.Split(name)
+	_, plain := repo.Split(key)
 	for path, data := range over.Files {
-		if err := writeOverride(filepath.Join(folder, plain), path, data); err != nil {
+		if err := writeOverride(name, filepath.Join(folder, plain), path, data); err != nil {
 			ov.remove()
 			return nil, err
 		}
@@ -90,8 +93,8 @@ func (o *Override) check() error {
 	return nil
 }
 
-// writeOverride writes one file; its path is checked.
-func writeOverride(folder, path string, data []byte) error {
+// writeOverride writes one file of the model; its path is checked.
+func writeOverride(name, folder, path string, data []byte) error {
 	target := filepath.Join(folder, path)
 	err := os.MkdirAll(filepath.Dir(target), 0o700)
 	if err == nil {
@@ -105,5 +108,5 @@ func writeOverride(folder, path string, data []byte) error {
 			"file override %.100q cannot be written; use shorter names, and no name for both a file and a folder: %w", path,
 			errors.Unwrap(err))
 	}
-	return status.Errorf(status.Internal, "cannot write file override: %w", err)
+	return notPolled(name, fmt.Errorf("cannot write file override: %w", err))
 }
