@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,18 @@ func (f *fakeSink) RecordEvent(e store.Event) (store.Event, bool) {
 	e.ID = int64(len(f.events) + 1)
 	f.events = append(f.events, e)
 	return e, true
+}
+
+func (f *fakeSink) lastSample() store.Sample {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.samples[len(f.samples)-1]
+}
+
+func (f *fakeSink) lastSpan() store.Span {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.spans[len(f.spans)-1]
 }
 
 // snapshot has n successes of 1 ms each in batches of 4, one failure of each reason when n > 0.
@@ -263,19 +276,18 @@ func TestAnIdleServerIsSeldomLookedAt(t *testing.T) {
 		src, sink := &fakeSource{}, &fakeSink{}
 		src.set(snapshot("a", 1, 1, 8))
 		r := New(src, sink)
-		looks := 0
-		defer r.Listen(Listener{Second: func(Second) { looks++ }})()
+		var looks atomic.Int32
+		defer r.Listen(Listener{Second: func(Second) { looks.Add(1) }})()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		time.Sleep(2 * time.Minute)
-		if looks < 60 || looks > 75 {
-			t.Errorf("%d seconds are recorded in the first two minutes, want each of the first one", looks)
+		if n := looks.Swap(0); n < 60 || n > 75 {
+			t.Errorf("%d seconds are recorded in the first two minutes, want each of the first one", n)
 		}
-		looks = 0
 		time.Sleep(time.Hour + 2500*time.Millisecond)
-		if looks > 361 {
-			t.Errorf("%d seconds of an idle hour are looked at, want one of ten", looks)
+		if n := looks.Load(); n > 361 {
+			t.Errorf("%d seconds of an idle hour are looked at, want one of ten", n)
 		}
 		now := time.Now().Truncate(time.Second).UnixMicro()
 		if _, end := r.Recent("a", 1); end != now {
@@ -285,7 +297,7 @@ func TestAnIdleServerIsSeldomLookedAt(t *testing.T) {
 		src.set(snapshot("a", 1, 1, 20)) // in the middle of a second, in a rest
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if p := sink.samples[len(sink.samples)-1]; p.Requests != 12 || p.StartUS != now {
+		if p := sink.lastSample(); p.Requests != 12 || p.StartUS != now {
 			t.Errorf("a request after a rest is recorded as %d requests, %d us late", p.Requests, p.StartUS-now)
 		}
 		time.Sleep(2 * time.Minute) // it rests again
@@ -293,7 +305,7 @@ func TestAnIdleServerIsSeldomLookedAt(t *testing.T) {
 		unloaded := time.Now().Truncate(time.Second).UnixMicro()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if p := sink.spans[len(sink.spans)-1]; p.ToUS != unloaded {
+		if p := sink.lastSpan(); p.ToUS != unloaded {
 			t.Errorf("a version unloaded after a rest was loaded until %d us before", unloaded-p.ToUS)
 		}
 		cancel()
