@@ -226,6 +226,12 @@ def test_D078_null_pointers_are_refused(checks):
     assert all(": Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
 
 
+def test_D078_functions_that_are_missing_say_so(checks):
+    lines = [text for text in checks[0].splitlines() if text.startswith("missing ")]
+    assert lines == ["missing %s: Unsupported: TRITONSERVER_%s is not supported by this library" % row for row in (
+        ("poll", "ServerPollModelRepository"), ("timeout", "ServerSetExitTimeout"), ("trace", "InferenceTraceNew"))]
+
+
 def test_D078_a_request_for_an_unknown_model_is_not_made(checks):
     assert line(checks[0], "unknown model") == (
         "unknown model: Not found: Request for unknown model: 'absent' is not found")
