@@ -103,7 +103,8 @@ def test_alert_rules_have_the_limits_in_force(server):
     assert gone == {"up", "nereid_build_info"}, "it names each server that is gone, also if others are there"
     found = {(rule["alert"], rule["uses"][0]["equal"].get("model")): rule["expr"] for rule in rules}
     assert set(found) == {("NereidIsGone", None), ("NereidModelFails", "m"), ("NereidModelIsSlow", "m"),
-                          ("NereidQueueIsLong", "m")}
+                          ("NereidQueueIsLong", "m"), ("NereidRefusesRequests", None)}
+    assert "> 0.1 and" in found["NereidRefusesRequests", None]
     assert "> 0.02 and" in found["NereidModelIsSlow", "m"]
     assert found["NereidQueueIsLong", "m"].endswith("> 7")
     assert "> 0.05 and" in found["NereidModelFails", "m"]
