@@ -39,7 +39,7 @@ def test_a_run_is_measured_by_operator_and_node(server):
 
 
 @pytest.mark.parametrize("model, query, status, text", [
-    ("words", "", 501, "only ONNX models"), ("missing", "", 404, "no model"), ("digits", "?version=7", 400, "7"),
+    ("words", "", 501, "this is for ONNX models"), ("missing", "", 404, "no model"), ("digits", "?version=7", 400, "7"),
     ("digits", "?version=..", 404, "no version"), ("digits", "?dims=--data-dir", 400, "no size of a dimension"),
     ("digits", "?runs=1000", 400, "runs"), ("digits", "?runs=1&dims=batch=99999999999", 400, "too large"),
 ])
@@ -69,4 +69,4 @@ def test_F052_the_graph_of_a_file(server):
     assert conv["op"] == "Conv" and g["weights"][conv["inputs"][1]] == "FP32 [16, 1, 5, 5]"
     assert {"name": "pads", "value": "[2, 2, 2, 2]"} in conv["attributes"], conv["attributes"]
     words = server.request("GET", "/api/models/words/graph", None, {}, server.ui.removeprefix("http://"))
-    assert words.status == 501 and "only ONNX models" in words.error
+    assert words.status == 501 and "this is for ONNX models" in words.error
