@@ -149,14 +149,10 @@ func ServeAgent(_ context.Context, log *slog.Logger) error {
 }
 
 func openAgent(library string, log *slog.Logger) (*capi.Agent, error) {
-	needs, err := dependenciesOf(library)
+	needs, err := hostLibrary(library, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := needs.check(library, capi.GlibcVersion()); err != nil {
-		return nil, err
-	}
-	capi.SetHost(cacheHost{log: log})
 	return capi.OpenAgent(library, needs.api)
 }
 

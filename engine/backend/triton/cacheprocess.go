@@ -101,17 +101,13 @@ func ServeCache(_ context.Context, log *slog.Logger) error {
 }
 
 func openCache(s cacheSetup, log *slog.Logger) (*capi.Cache, error) {
-	needs, err := dependenciesOf(s.Library)
+	needs, err := hostLibrary(s.Library, log)
 	if err != nil {
-		return nil, err
-	}
-	if err := needs.check(s.Library, capi.GlibcVersion()); err != nil {
 		return nil, err
 	}
 	config, err := json.Marshal(s.Settings)
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}
-	capi.SetHost(cacheHost{log: log})
 	return capi.OpenCache(s.Library, needs.api, string(config))
 }

@@ -79,3 +79,16 @@ func (cacheHost) MetricValue(uint64) (float64, error) { return 0, errNoMetrics }
 
 // ChangeMetric implements capi.Metrics.
 func (cacheHost) ChangeMetric(uint64, uint32, float64) {}
+
+// hostLibrary reads what the library of a cache, an agent or a strategy needs, and makes this process its host. The
+// caller opens it. Errors: those of the file, and of what this machine lacks.
+func hostLibrary(path string, log *slog.Logger) (dependencies, error) {
+	needs, err := dependenciesOf(path)
+	if err == nil {
+		err = needs.check(path, capi.GlibcVersion())
+	}
+	if err == nil {
+		capi.SetHost(cacheHost{log: log})
+	}
+	return needs, err
+}

@@ -256,14 +256,10 @@ func ServeStrategy(_ context.Context, log *slog.Logger) error {
 }
 
 func openStrategy(s strategySetup, log *slog.Logger) (*capi.Strategy, error) {
-	needs, err := dependenciesOf(s.Library)
+	needs, err := hostLibrary(s.Library, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := needs.check(s.Library, capi.GlibcVersion()); err != nil {
-		return nil, err
-	}
-	capi.SetHost(cacheHost{log: log})
 	return capi.OpenStrategy(s.Library, needs.api, s.Backend, capi.Setup{Name: s.Name, Folder: string(s.Folder),
 		Version: s.Version, Config: s.Config})
 }
