@@ -176,7 +176,7 @@ func (w *Watch) second(ctx context.Context, s history.Second) {
 	before := w.nowUS
 	w.nowUS = s.StartUS + time.Second.Microseconds()
 	w.mu.Unlock()
-	if before-w.nowUS > setBack.Microseconds() {
+	if before-w.nowUS > history.SetBack.Microseconds() {
 		w.forgetTimes()
 	}
 	w.applyRefused(ctx, s)

@@ -12,8 +12,6 @@ const (
 	window, holds = time.Minute, time.Minute
 	// restartWindow is how far the rule of restarts looks back.
 	restartWindow = 10 * time.Minute
-	// setBack is how far the clock must go back to count as set back.
-	setBack = time.Hour
 	// forgets is after how long without evidence an alert ends.
 	forgets = 15 * time.Minute
 	// LeastFailing is how many requests a minute must have for the rule of failures.

@@ -43,8 +43,8 @@ const (
 	spanEvery, idleSpanEvery = 15 * time.Second, 15 * time.Minute
 	// recentSeconds is how far Recent goes back. After as many seconds in which nothing happened, Run rests.
 	recentSeconds = 60
-	// setBack is how far the clock must go back to count as set back. Then what was recorded lately is in the future.
-	setBack = time.Hour
+	// SetBack is how far the clock must go back to count as set back. Then what was recorded lately is in the future.
+	SetBack = time.Hour
 	// restEvery is how often a resting Run looks, so that alerts see the readings of the machine.
 	restEvery = 10 * time.Second
 )
@@ -251,7 +251,7 @@ func (r *Recorder) update(sec Second) (gone []store.Span) {
 		seen[k] = true
 		v := r.versions[k]
 		if v != nil && (v.epoch != r.next[i].Epoch || // unloaded and loaded again
-			v.toUS-sec.StartUS > setBack.Microseconds()) {
+			v.toUS-sec.StartUS > SetBack.Microseconds()) {
 			gone = append(gone, v.span(k))
 			v = nil
 		}
