@@ -3,7 +3,6 @@ package triton
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -19,6 +18,9 @@ const AgentWorkerName = "triton-agent"
 
 // agentTimeout is how long an action of an agent may take. An agent may decrypt a large model.
 const agentTimeout = 30 * time.Minute
+
+// agentSetup is the first message to the process.
+type agentSetup struct{ Library string }
 
 // agentCall is an action of a load, by the number that the server gives it. The reply to Load has the model's folder.
 type agentCall struct {
@@ -43,17 +45,17 @@ type Agent struct {
 	o             AgentOptions
 	name, library string
 
-	mu   sync.Mutex
-	conn *cacheConn // nil: the process does not run; guarded by mu, as is last
-	last uint64
+	mu      sync.Mutex
+	process *libraryProcess // nil: the process does not run; guarded by mu, as is last
+	last    uint64
 }
 
 var _ agent.Agent = (*Agent)(nil)
 
 // agentLoad is the state of a load: its number in a process.
 type agentLoad struct {
-	conn   *cacheConn
-	number uint64
+	process *libraryProcess
+	number  uint64
 }
 
 // FindAgents returns the agents in the directory. The caller closes them.
@@ -88,25 +90,25 @@ func (a *Agent) Act(_ context.Context, action agent.Action, m *agent.Model) erro
 		if err != nil {
 			return status.Errorf(status.Internal, "no folder for the files of an agent: %w", err)
 		}
-		if a.conn == nil {
-			if a.conn, err = startProcess(a.o.Worker, a.o.Env, cacheSetup{Library: a.library}); err != nil {
+		if a.process == nil {
+			if a.process, err = startProcess(a.o.Worker, a.o.Env, agentSetup{a.library}); err != nil {
 				return err
 			}
 		}
 		a.last++
 		call.Folder, call.Scratch, call.Parameters = []byte(m.Folder), []byte(scratch), m.Parameters
 		call.Config = m.Config
-		m.State = agentLoad{a.conn, a.last}
+		m.State = agentLoad{a.process, a.last}
 	}
 	load, _ := m.State.(agentLoad)
-	if a.conn == nil || load.conn != a.conn {
+	if a.process == nil || load.process != a.process {
 		return status.New(status.Unavailable, "the process of the agent has ended since the model was loaded")
 	}
 	call.Load = load.number
-	reply, err := a.conn.call(call, nil, agentTimeout)
+	reply, err := a.process.call(call, nil, agentTimeout)
 	if err != nil {
-		a.conn.end()
-		a.conn = nil // the next load starts it
+		a.process.end()
+		a.process = nil // the next load starts it
 		return err
 	}
 	if err := reply.err(); err != nil {
@@ -118,71 +120,50 @@ func (a *Agent) Act(_ context.Context, action agent.Action, m *agent.Model) erro
 	return nil
 }
 
-// Close ends the process.
+// Close finalizes the agent, and waits until its process has exited.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.conn == nil {
+	if a.process == nil {
 		return nil
 	}
-	conn := a.conn
-	a.conn = nil
-	return conn.finish()
+	p := a.process
+	a.process = nil
+	return p.finish()
 }
 
-// ServeAgent is the main function of an agent's process: "nereid worker triton-agent". It ends when the server closes
-// the connection.
-func ServeAgent(_ context.Context, log *slog.Logger) error {
-	server, err := toServer()
-	if err != nil {
-		return err
-	}
-	var setup cacheSetup
-	if _, err := server.receive(&setup); err != nil {
-		return status.Errorf(status.Internal, "the agent's library: %w", err)
-	}
-	a, err := openAgent(setup.Library, log)
-	if failed := server.reply(nil, err); failed != nil || err != nil {
-		return errors.Join(err, failed)
-	}
-	return serveAgent(a, &server)
-}
+// ServeAgent is the main function of an agent's process: "nereid worker triton-agent".
+func ServeAgent(_ context.Context, log *slog.Logger) error { return serveLibrary(log, openAgent) }
 
-func openAgent(library string, log *slog.Logger) (*capi.Agent, error) {
-	needs, err := hostLibrary(library, log)
+func openAgent(s agentSetup, log *slog.Logger) (hostedLibrary[agentCall], error) {
+	needs, err := hostLibrary(s.Library, log)
 	if err != nil {
 		return nil, err
 	}
-	return capi.OpenAgent(library, needs.api)
+	a, err := capi.OpenAgent(s.Library, needs.api)
+	return &hostedAgent{a, map[uint64]*capi.AgentModel{}}, err
 }
 
-func serveAgent(a *capi.Agent, server *messages) error {
-	loads := map[uint64]*capi.AgentModel{}
-	for {
-		var call agentCall
-		if _, err := server.receive(&call); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return errors.Join(err, a.Close())
-		}
-		m, folder := loads[call.Load], ""
-		var err error
-		if call.Action == agent.Load {
-			m, err = a.Begin(string(call.Folder), string(call.Scratch), string(call.Config), call.Parameters)
-			loads[call.Load] = m
-		}
-		if err == nil {
-			err = m.Act(int(call.Action))
-			folder = m.Folder()
-		}
-		last := call.Action == agent.LoadFail || call.Action == agent.UnloadComplete
-		if last || call.Action == agent.Load && err != nil { // a load that this agent refused has no other action
-			delete(loads, call.Load)
-			err = errors.Join(err, m.End())
-		}
-		if err := server.reply([]byte(folder), err); err != nil {
-			return err
-		}
+type hostedAgent struct {
+	*capi.Agent
+	loads map[uint64]*capi.AgentModel // by the server's number of the load
+}
+
+func (a *hostedAgent) handle(server *messages, call agentCall, _ []byte) error {
+	m, folder := a.loads[call.Load], ""
+	var err error
+	if call.Action == agent.Load {
+		m, err = a.Begin(string(call.Folder), string(call.Scratch), string(call.Config), call.Parameters)
+		a.loads[call.Load] = m
 	}
+	if err == nil {
+		err = m.Act(int(call.Action))
+		folder = m.Folder()
+	}
+	last := call.Action == agent.LoadFail || call.Action == agent.UnloadComplete
+	if last || call.Action == agent.Load && err != nil { // a load that this agent refused has no other action
+		delete(a.loads, call.Load)
+		err = errors.Join(err, m.End())
+	}
+	return server.reply([]byte(folder), err)
 }

@@ -16,8 +16,8 @@ const (
 	wholeAt    = 4 << 20  // bytes of a part that are allocated at once
 )
 
-// messages are sent between the server and the process of a cache or an agent. Each has the sizes of its two parts as
-// little-endian uint32, a JSON value, and data.
+// messages are sent between the server and the process of a cache, an agent or a strategy. Each consists of the sizes
+// of its two parts as little-endian uint32, a JSON value, and data.
 type messages struct {
 	in  *bufio.Reader
 	out io.Writer

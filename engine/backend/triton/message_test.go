@@ -11,11 +11,11 @@ func TestMessages(t *testing.T) {
 	var b bytes.Buffer
 	m := newMessages(&b)
 	want := agentCall{Load: 3, Folder: []byte("/a/\xff"), Parameters: map[string]string{"k": "ü"}}
-	if err := errors.Join(m.send(want, []byte("data")), m.send(cacheReply{Code: -1}, nil)); err != nil {
+	if err := errors.Join(m.send(want, []byte("data")), m.send(libraryReply{Code: -1}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	var call agentCall
-	var reply cacheReply
+	var reply libraryReply
 	data, err := m.receive(&call)
 	if err != nil || string(data) != "data" || call.Load != 3 || string(call.Folder) != "/a/\xff" ||
 		call.Parameters["k"] != "ü" {
@@ -33,7 +33,7 @@ func TestMessages(t *testing.T) {
 func FuzzMessages(f *testing.F) {
 	var b bytes.Buffer
 	m := newMessages(&b)
-	if err := m.send(cacheReply{Code: 5, Text: "no"}, []byte("data")); err != nil {
+	if err := m.send(libraryReply{Code: 5, Text: "no"}, []byte("data")); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
@@ -41,7 +41,7 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := newMessages(bytes.NewBuffer(b))
 		for range 10 {
-			var reply cacheReply
+			var reply libraryReply
 			data, err := m.receive(&reply)
 			if len(data) > len(b) {
 				t.Fatalf("%d bytes of data in %d bytes", len(data), len(b))

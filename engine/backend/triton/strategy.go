@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,10 +23,10 @@ import (
 const StrategyWorkerName = "triton-strategy"
 
 const (
-	// strategyTimeout is how long a question may take. Then the process is ended, because all requests of the model
+	// strategyTimeout is how long a question may take. Then the process is killed, because all requests of the model
 	// wait.
 	strategyTimeout = time.Second
-	// strategyPause is how long a process that failed is not started again.
+	// strategyPause is the time before a process that failed is started again.
 	strategyPause = 5 * time.Second
 )
 
@@ -45,9 +43,9 @@ type Strategy struct {
 	o     *Options
 	log   *slog.Logger
 
-	mu    sync.Mutex
-	conn  *cacheConn // nil: the process does not run; guarded by mu
-	begun bool       // the process knows of the batch; guarded by mu
+	mu      sync.Mutex
+	process *libraryProcess // nil: the process does not run; guarded by mu
+	begun   bool            // the process knows of the batch; guarded by mu
 
 	records []byte // of the last question; only for Include
 	over    chan struct{}
@@ -83,7 +81,7 @@ func (f *Finder) Strategy(s backend.Spec) (sched.Strategy, error) {
 	x := &Strategy{o: &f.o, log: s.Log.With("model", s.ModelName, "library", library), over: make(chan struct{}),
 		setup: strategySetup{Library: library, Backend: s.Config.GetBackend(), Name: s.ModelName,
 			Folder: []byte(s.ModelFolder), Version: s.Version, Config: string(modelconfig.MarshalJSON(s.Config))}}
-	if x.conn, err = x.start(); err != nil {
+	if x.process, err = x.start(); err != nil {
 		return nil, err
 	}
 	x.log.Info("a batching strategy is used")
@@ -147,7 +145,7 @@ func resolved(path string) string {
 	return path
 }
 
-func (s *Strategy) start() (*cacheConn, error) {
+func (s *Strategy) start() (*libraryProcess, error) {
 	p, err := startProcess(s.o.Strategies, s.o.Env, s.setup)
 	if err != nil {
 		return nil, status.Errorf(status.CodeOf(err), "the batching strategy of model '%s' cannot be used: %w",
@@ -160,7 +158,7 @@ func (s *Strategy) start() (*cacheConn, error) {
 func (s *Strategy) Include(begin bool, requests []*infer.Request) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil {
+	if s.process == nil {
 		s.begun = false
 		return len(requests)
 	}
@@ -168,7 +166,7 @@ func (s *Strategy) Include(begin bool, requests []*infer.Request) int {
 	for _, r := range requests {
 		s.records = capi.AppendRecord(s.records, r)
 	}
-	reply, err := s.conn.call(strategyCall{Begin: begin || !s.begun}, s.records, strategyTimeout)
+	reply, err := s.process.call(strategyCall{Begin: begin || !s.begun}, s.records, strategyTimeout)
 	if err == nil && len(reply.Data) != 4 {
 		err = cmp.Or(reply.err(), status.New(status.Internal, "its answer is not a number"))
 	}
@@ -180,17 +178,17 @@ func (s *Strategy) Include(begin bool, requests []*infer.Request) int {
 	return min(int(binary.LittleEndian.Uint32(reply.Data)), len(requests))
 }
 
-// End tells the process that the batch is formed.
+// End notifies the process that the batch is formed.
 func (s *Strategy) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil || !s.begun {
+	if s.process == nil || !s.begun {
 		return
 	}
 	s.begun = false
-	err := s.conn.conn.SetDeadline(time.Now().Add(strategyTimeout))
+	err := s.process.conn.SetDeadline(time.Now().Add(strategyTimeout))
 	if err == nil {
-		err = s.conn.send(strategyCall{End: true}, nil)
+		err = s.process.send(strategyCall{End: true}, nil)
 	}
 	if err != nil {
 		s.fail(err)
@@ -201,8 +199,8 @@ func (s *Strategy) End() {
 func (s *Strategy) fail(err error) {
 	s.log.Error("a batching strategy failed; dynamic_batching alone forms the batches until it is started again",
 		"err", err)
-	old := s.conn
-	s.conn, s.begun = nil, false
+	old := s.process
+	s.process, s.begun = nil, false
 	s.wait.Go(func() {
 		old.end()
 		for {
@@ -211,13 +209,13 @@ func (s *Strategy) fail(err error) {
 				return
 			case <-time.After(strategyPause):
 			}
-			conn, err := s.start()
+			p, err := s.start()
 			if err != nil {
 				s.log.Warn("a batching strategy does not start again", "err", err)
 				continue
 			}
 			s.mu.Lock()
-			s.conn = conn
+			s.process = p
 			s.mu.Unlock()
 			s.log.Info("a batching strategy is used again")
 			return
@@ -225,72 +223,49 @@ func (s *Strategy) fail(err error) {
 	})
 }
 
-// Close has the library finalize the strategy, and ends the process.
+// Close finalizes the strategy, and waits until its process has exited.
 func (s *Strategy) Close() error {
 	close(s.over)
 	s.wait.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil {
+	if s.process == nil {
 		return nil
 	}
-	return s.conn.finish()
+	return s.process.finish()
 }
 
-// ServeStrategy is the main function of a strategy's process: "nereid worker triton-strategy". It ends when the server
-// closes the connection.
-func ServeStrategy(_ context.Context, log *slog.Logger) error {
-	server, err := toServer()
-	if err != nil {
-		return err
-	}
-	var setup strategySetup
-	if _, err := server.receive(&setup); err != nil {
-		return status.Errorf(status.Internal, "the strategy's library: %w", err)
-	}
-	s, err := openStrategy(setup, log)
-	if failed := server.reply(nil, err); failed != nil || err != nil {
-		return errors.Join(err, failed)
-	}
-	return serveStrategy(s, &server, log.With("model", setup.Name))
-}
+// ServeStrategy is the main function of a strategy's process: "nereid worker triton-strategy".
+func ServeStrategy(_ context.Context, log *slog.Logger) error { return serveLibrary(log, openStrategy) }
 
-func openStrategy(s strategySetup, log *slog.Logger) (*capi.Strategy, error) {
+func openStrategy(s strategySetup, log *slog.Logger) (hostedLibrary[strategyCall], error) {
 	needs, err := hostLibrary(s.Library, log)
 	if err != nil {
 		return nil, err
 	}
-	return capi.OpenStrategy(s.Library, needs.api, s.Backend, capi.Setup{Name: s.Name, Folder: string(s.Folder),
+	x, err := capi.OpenStrategy(s.Library, needs.api, s.Backend, capi.Setup{Name: s.Name, Folder: string(s.Folder),
 		Version: s.Version, Config: s.Config})
+	return hostedStrategy{x, log.With("model", s.Name)}, err
 }
 
-func serveStrategy(s *capi.Strategy, server *messages, log *slog.Logger) error {
-	for {
-		var call strategyCall
-		records, err := server.receive(&call)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return errors.Join(err, s.Close())
-		}
-		if call.End {
-			if err := s.End(); err != nil {
-				logFailures(log, err)
-			}
-			continue
-		}
-		n, err := s.Include(call.Begin, records)
-		if err != nil {
-			logFailures(log, err)
-		}
-		if err := server.reply(binary.LittleEndian.AppendUint32(nil, uint32(n)), nil); err != nil {
-			return err
-		}
+type hostedStrategy struct {
+	*capi.Strategy
+	log *slog.Logger
+}
+
+func (s hostedStrategy) handle(server *messages, call strategyCall, records []byte) error {
+	if call.End {
+		s.logFailures(s.End())
+		return nil
 	}
+	n, err := s.Include(call.Begin, records)
+	s.logFailures(err)
+	return server.reply(binary.LittleEndian.AppendUint32(nil, uint32(n)), nil)
 }
 
-// logFailures logs errors of the library. It goes on, as in Triton.
-func logFailures(log *slog.Logger, err error) {
-	log.Error("a function of the batching strategy failed", "err", strings.ReplaceAll(err.Error(), "\n", "; "))
+// logFailures logs errors of the library; nil: there are none. Batches are formed in spite of them, as in Triton.
+func (s hostedStrategy) logFailures(err error) {
+	if err != nil {
+		s.log.Error("a function of the batching strategy failed", "err", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 }
