@@ -1,9 +1,6 @@
 package alerts
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Alert is one finding about a version of a model, or about the server: then it has neither model nor version.
 type Alert struct {
@@ -32,7 +29,7 @@ type Alert struct {
 	knownUS int64 // when there was evidence last
 }
 
-// Text says in English what the alert found.
+// Text says in English what the alert found. The page translates it by the formats, so each has its own.
 func (a *Alert) Text() string {
 	switch a.Kind {
 	case Failures:
@@ -51,18 +48,22 @@ func (a *Alert) Text() string {
 	case Memory:
 		return fmt.Sprintf("the model takes %.0f MiB; the limit is %.0f MiB", a.Value/(1<<20), a.Limit/(1<<20))
 	}
-	var parts []string
-	if a.Slower {
-		parts = append(parts, fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f)", a.NowUS/1000,
-			a.BeforeUS/1000, a.Value))
+	var found string
+	switch {
+	case a.Slower && a.FailsMore:
+		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f), and %.1f %% of them fail (%.1f %% before)",
+			a.NowUS/1000, a.BeforeUS/1000, a.Value, 100*a.FailuresNow, 100*a.FailuresBefore)
+	case a.Slower:
+		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f)", a.NowUS/1000, a.BeforeUS/1000, a.Value)
+	default:
+		found = fmt.Sprintf("%.1f %% of the requests fail (%.1f %% before)", 100*a.FailuresNow, 100*a.FailuresBefore)
 	}
-	if a.FailsMore {
-		parts = append(parts, fmt.Sprintf("%.1f %% of the requests fail (%.1f %% before)", 100*a.FailuresNow,
-			100*a.FailuresBefore))
+	text := fmt.Sprintf("worse than version %d: %s", a.BeforeVersion, found)
+	if a.BeforeVersion == a.Version {
+		text = fmt.Sprintf("worse than before it was loaded again: %s", found)
 	}
-	text := fmt.Sprintf("worse than version %d: %s", a.BeforeVersion, strings.Join(parts, "; "))
 	if a.CPUBefore >= 0 && a.CPUNow >= 0 {
-		text += fmt.Sprintf("; the CPU is %.0f %% busy (%.0f %% before)", 100*a.CPUNow, 100*a.CPUBefore)
+		text = fmt.Sprintf("%s; the CPU is %.0f %% busy (%.0f %% before)", text, 100*a.CPUNow, 100*a.CPUBefore)
 	}
 	return text
 }

@@ -126,10 +126,25 @@ func TestHelpHasAChineseText(t *testing.T) {
 	}
 }
 
-// TestEventsHaveAChineseText finds constant texts of events that the catalogue lacks.
+// TestEventsHaveAChineseText finds texts of events that the catalogue lacks: constants, and all formats of alerts.
 func TestEventsHaveAChineseText(t *testing.T) {
 	events := catalogue(t)["events"]
-	found := 0
+	found := map[string]int{}
+	want := func(path, format string) {
+		if verb.ReplaceAllString(format, "") == "" || format == "nereid %s" {
+			return
+		}
+		found[filepath.Base(path)]++
+		if events[format] == "" {
+			t.Errorf("%s: the events of server.zh.json lack %q", path, format)
+		}
+	}
+	inspect(t, "../alerts/alert.go", func(path string, n ast.Node) {
+		if call, ok := n.(*ast.CallExpr); ok && called(call) == "fmt.Sprintf" {
+			format, _ := constant(call.Args[0])
+			want(path, format)
+		}
+	})
 	inspect(t, "..", func(path string, n ast.Node) {
 		lit, ok := n.(*ast.CompositeLit)
 		if !ok {
@@ -139,26 +154,17 @@ func TestEventsHaveAChineseText(t *testing.T) {
 			return
 		}
 		for _, e := range lit.Elts {
-			kv, ok := e.(*ast.KeyValueExpr)
-			if !ok || named(kv.Key) != "Text" {
-				continue
-			}
-			format := concatenated(kv.Value)
-			if verb.ReplaceAllString(format, "") == "" || format == "nereid %s" {
-				continue
-			}
-			found++
-			if events[format] == "" {
-				t.Errorf("%s: the events of server.zh.json lack %q", path, format)
+			if kv, ok := e.(*ast.KeyValueExpr); ok && named(kv.Key) == "Text" {
+				want(path, concatenated(kv.Value))
 			}
 		}
 	})
-	if found == 0 {
-		t.Error("no text of an event was found")
+	if found["alert.go"] == 0 || len(found) < 2 {
+		t.Errorf("texts of events were found in %v", found)
 	}
 }
 
-var verb = regexp.MustCompile(`%[a-z]`)
+var verb = regexp.MustCompile(`%[.\d]*[a-z]`)
 
 // inspect calls f for each node of the Go files below a folder, without tests.
 func inspect(t *testing.T, root string, f func(path string, n ast.Node)) {

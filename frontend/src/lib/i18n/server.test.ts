@@ -3,7 +3,7 @@ import { toApiError } from "../api";
 import type { Fault } from "../api.gen";
 import { faultText } from "../pbtxt/edits";
 import { i18n } from "./index.svelte";
-import { chinese, type ServerText } from "./server";
+import { chinese, verb, type ServerText } from "./server";
 import catalogue from "./server.zh.json";
 
 describe("texts of the server in Chinese", () => {
@@ -19,12 +19,15 @@ describe("texts of the server in Chinese", () => {
     ["help", "Data type of the elements.", "元素的数据类型。"],
     ["help", "constructor", "constructor"],
     ["events", "the process of m_0 ended: signal 9; it is not started again", "m_0 的进程已结束：signal 9；不再重新启动"],
+    ["events", "33.3 % of the requests of the last minute failed; the limit is 5.0 %", "最近一分钟有 33.3 % 的请求失败，上限为 5.0 %"],
+    ["events", "worse than version 1: requests take 2.0 ms (1.0 ms before, factor 2.00); the CPU is 30 % busy (20 % before)",
+      "比版本 1 差：请求耗时 2.0 ms，此前为 1.0 ms（2.00 倍）；CPU 繁忙 30 %，此前为 20 %"],
   ])("%s: %s", (kind, text, want) => expect(chinese(kind, text)).toBe(want));
   it("has each argument of a format in its translation", () => {
     for (const texts of Object.values(catalogue)) {
       for (const [format, text] of Object.entries(texts)) {
         const places = [...text.matchAll(/\{(\d)\}/g)].map((m) => Number(m[1])).sort();
-        expect(places, format).toEqual((format.match(/%[a-z]/g) ?? []).map((_, i) => i + 1));
+        expect(places, format).toEqual((format.match(new RegExp(verb, "g")) ?? []).map((_, i) => i + 1));
       }
     }
   });
