@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"nereid/app/alerts"
 	"nereid/app/backends"
+	"nereid/app/console/catalog"
 	"nereid/app/console/configs"
 	"nereid/app/console/machine"
 	"nereid/app/console/models"
@@ -169,7 +172,7 @@ func (s *server) events() engine.EventListener {
 			kind = history.Reload
 		}
 		detail := history.Took(took)
-		s.describeConfig(model, &detail)
+		s.describeLoad(model, version, &detail)
 		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Detail: detail})
 	}
 	l.Failed = func(model string, version int64, err error, kept bool) {
@@ -214,14 +217,17 @@ func (s *server) events() engine.EventListener {
 	return l
 }
 
-// describeConfig adds the configuration of a model that was loaded just now: its digest, and the revision of its file
-// if that is the newest one.
-func (s *server) describeConfig(model string, d *history.Detail) {
+// describeLoad adds what a version was loaded from just now: the digests of configuration and files, and the revision
+// of the configuration's file if that is the newest one.
+func (s *server) describeLoad(model string, version int64, d *history.Detail) {
 	st, ok := s.engine.Model(model)
 	if !ok || st.Config == nil {
 		return
 	}
 	d.Config = configs.Digest(st.Config)
+	if !catalog.Remote(st.Repository) {
+		d.Files = configs.FilesDigest(filepath.Join(st.Folder, strconv.FormatInt(version, 10)))
+	}
 	rev, err := s.store.FileRevision(context.Background(), model)
 	if err == nil && !st.Overridden && rev.After != nil && *rev.After == st.ConfigText {
 		d.Revision = rev.ID

@@ -52,6 +52,8 @@ type Detail struct {
 	// Config is the digest of the configuration that a version was loaded with. The requests of a version belong to
 	// the last load or reload before them.
 	Config string `json:"config,omitempty"`
+	// Files is the digest of the names, sizes and times of the files that it was loaded from; "" if they are remote.
+	Files string `json:"files,omitempty"`
 }
 
 // Took returns the detail of an event that took d.

@@ -187,6 +187,9 @@ def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
             serve(36)
         loads = json.loads(s.request("GET", "/api/models/guarded/loads", address=s.ui.removeprefix("http://")).body)
         assert len(loads["loads"]) == (20 if FULL else 2), loads  # the last 20
+        assert len({load["config"] for load in loads["loads"]}) == 1, loads
+        files = {load["files"] for load in loads["loads"]}
+        assert len(files) == len(loads["loads"]) and "" not in files, loads  # model.py is another one in each
         got = alerts()
         assert got["open"] == got["past"] == [], got
         publish(2, 0.015)

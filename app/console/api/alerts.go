@@ -122,6 +122,8 @@ type ModelLoad struct {
 	EndMs int64 `json:"endMs"`
 	// Config is the digest of the configuration: equal configurations have equal digests. Empty if it is not known.
 	Config string `json:"config"`
+	// Files is the digest of the names, sizes and times of the version's files. Empty if it is not known.
+	Files string `json:"files"`
 	// Revision of config.pbtxt; 0 if it is not known.
 	Revision int64   `json:"revision"`
 	Requests int64   `json:"requests"`

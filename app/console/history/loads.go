@@ -26,7 +26,7 @@ func (h *Handler) Loads(r *http.Request) (out api.ModelLoads, err error) {
 	for _, e := range events {
 		d := record.DetailOf(e)
 		l := api.ModelLoad{Version: strconv.FormatInt(e.Version, 10), TMs: e.TimeUS / 1000,
-			EndMs: ends[e.Version] / 1000, Config: d.Config, Revision: d.Revision}
+			EndMs: ends[e.Version] / 1000, Config: d.Config, Files: d.Files, Revision: d.Revision}
 		to := ends[e.Version]
 		if to == 0 {
 			to = time.Now().UnixMicro()

@@ -1,5 +1,5 @@
 // The alerts of the server, and notifications of this browser about them.
-import type { Alert, Alerts } from "./api.gen";
+import type { Alert, Alerts, ModelLoad } from "./api.gen";
 import { client } from "./api";
 import { bytes, us } from "./format";
 import { serverNow } from "./clock";
@@ -38,6 +38,12 @@ export function alertLink(a: Alert): { href: string; text: string } {
   if (a.kind === "failures" || a.compared?.failsMore) return { href: href.failed(a.model), text: t("alert.see.failed") };
   if (a.kind === "restarts") return { href: href.logs(a.model), text: t("alert.see.log") };
   return { href: href.charts(a.model, a.sinceMs - around, Math.min(serverNow(), (a.endMs || a.sinceMs) + around)), text: t("alert.see.charts") };
+}
+
+/** Whether the files of a load are others than those of the load of the same version before. The newest load is first. */
+export function filesChanged(loads: readonly ModelLoad[], i: number): boolean {
+  const before = loads.slice(i + 1).find((l) => l.version === loads[i]?.version);
+  return !!before?.files && !!loads[i]?.files && before.files !== loads[i].files;
 }
 
 class AlertState {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { alerts, alertText, figure } from "./alerts.svelte";
-import type { Alert } from "./api.gen";
+import { alerts, alertText, figure, filesChanged } from "./alerts.svelte";
+import type { Alert, ModelLoad } from "./api.gen";
 import { i18n } from "./i18n/index.svelte";
 
 const alert = (id: number, change: Partial<Alert> = {}): Alert => ({
@@ -23,6 +23,12 @@ describe("texts of alerts", () => {
     i18n.set("zh");
     expect(alertText(a)).toContain("与之前的版本 1 相比");
   });
+});
+
+it("finds the loads whose files are others than those of the load of the same version before", () => {
+  const load = (version: string, files: string) => ({ version, files }) as ModelLoad;
+  const loads = [load("1", "b"), load("2", "x"), load("1", "a"), load("1", "a"), load("1", "")];
+  expect(loads.map((_, i) => filesChanged(loads, i))).toEqual([true, false, false, false, false]);
 });
 
 describe("notifications", () => {

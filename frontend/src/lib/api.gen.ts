@@ -184,6 +184,8 @@ export interface ModelLoad {
   endMs: number;
   /** Config is the digest of the configuration: equal configurations have equal digests. Empty if it is not known. */
   config: string;
+  /** Files is the digest of the names, sizes and times of the version's files. Empty if it is not known. */
+  files: string;
   /** Revision of config.pbtxt; 0 if it is not known. */
   revision: number;
   requests: number;

@@ -1298,6 +1298,8 @@ export const en = {
   "loads.loaded": "Loaded",
   "loads.version": "Version",
   "loads.config": "Configuration",
+  "loads.files": "Model files",
+  "loads.changed": "changed",
   "loads.requests": "Requests",
   "loads.failures": "Failed",
   "loads.mean": "Mean",

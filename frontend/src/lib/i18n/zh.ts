@@ -1300,6 +1300,8 @@ export const zh: Record<keyof typeof en, string> = {
   "loads.loaded": "加载时间",
   "loads.version": "版本",
   "loads.config": "配置",
+  "loads.files": "模型文件",
+  "loads.changed": "已改变",
   "loads.requests": "请求",
   "loads.failures": "失败",
   "loads.mean": "平均",
