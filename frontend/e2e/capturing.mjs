@@ -1,5 +1,5 @@
 // Contents of a model's requests are kept while a person wants it, and the page says so.
-import { api, axe, shot } from "./lib.mjs";
+import { api, axeEverywhere, shot } from "./lib.mjs";
 
 /** model is the sample digits under any name. */
 export async function capturing({ base, page, report, model }) {
@@ -12,9 +12,7 @@ export async function capturing({ base, page, report, model }) {
     const image = { name: "image", shape: [1, 1, 28, 28], datatype: "FP32", data: new Array(784).fill(0.5) };
     await infer();
     await panel.getByText(/[1-9]\d* captured, 0 dropped/).waitFor();
-    await panel.scrollIntoViewIfNeeded();
-    await shot(page, "17-capture");
-    await axe(page, report, "capture");
+    await axeEverywhere(page, report, "capture", "17-capture", panel);
     await panel.getByRole("button", { name: "Stop" }).click();
     await panel.getByText(/[1-9]\d* request\(s\) are kept/).waitFor();
     await contents({ base, page, report, model });
@@ -39,12 +37,7 @@ async function contents({ base, page, report, model }) {
   await kept.getByText(/Version 1 answered in/).waitFor();
   await kept.getByText("All elements are equal").waitFor();
   await kept.getByText("Outputs of the new answer").waitFor();
-  await kept.scrollIntoViewIfNeeded();
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await axe(page, report, `kept contents, ${colorScheme}`); // it waits for transitions
-    await shot(page, `17-contents-${colorScheme}`);
-  }
+  await axeEverywhere(page, report, "kept contents", "17-contents", kept);
   const size = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 800 });
   await kept.scrollIntoViewIfNeeded();
@@ -73,12 +66,5 @@ async function contents({ base, page, report, model }) {
 async function replayLast({ page, report, panel }) {
   await panel.getByRole("button", { name: "Send the last ones again" }).click();
   await panel.getByText(/[1-9]\d* equal, 0 different, 0 failed, 0 not sent/).waitFor();
-  await panel.scrollIntoViewIfNeeded();
-  await shot(page, "17-replays");
-  await axe(page, report, "requests that were sent again");
-  const size = page.viewportSize();
-  await page.setViewportSize({ width: 390, height: 800 });
-  await panel.scrollIntoViewIfNeeded();
-  await shot(page, "17-replays-phone");
-  await page.setViewportSize(size);
+  await axeEverywhere(page, report, "requests that were sent again", "17-replays", panel);
 }

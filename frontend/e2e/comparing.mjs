@@ -1,7 +1,7 @@
 // Two versions of a model: the same input side by side, and their charts.
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, root, setNumber, shot } from "./lib.mjs";
+import { api, axeEverywhere, eventually, root, setNumber, shot } from "./lib.mjs";
 
 /** The server follows its repository (poll mode). */
 export async function comparing({ base, page, report }) {
@@ -36,19 +36,7 @@ export async function comparing({ base, page, report }) {
     await panel.getByText(/^Best class$/).waitFor();
     report.check((await panel.locator(".pair ol").count()) === 2, "the best classes of both are shown");
     report.check((await panel.locator("tbody tr").count()) === 2, "the times of both are shown");
-    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
-      await page.setViewportSize({ width, height: 860 });
-      await panel.scrollIntoViewIfNeeded();
-      for (const scheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme: scheme });
-        await panel.evaluate((el) => el.scrollIntoView());
-        await shot(page, `47-compare-${size}-${scheme}`);
-      }
-      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page fits ${width} px`);
-    }
-    await page.emulateMedia({ colorScheme: null });
-    await page.setViewportSize({ width: 1360, height: 860 });
-    await axe(page, report, "compared versions");
+    await axeEverywhere(page, report, "compared versions", "47-compare", panel);
     await panel.getByLabel("Second version").selectOption("1");
     report.check(await run.isDisabled(), "a version is not compared with itself");
     await page.goto(`${base}/#/models/${name}/charts`);
@@ -72,18 +60,7 @@ export async function comparing({ base, page, report }) {
     }
     await panel.getByText(/^\d+ of 20 \(/).waitFor();
     await panel.getByText(/^The answers differ/).waitFor();
-    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
-      await page.setViewportSize({ width, height: 860 });
-      for (const scheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme: scheme });
-        await panel.evaluate((el) => el.scrollIntoView());
-        await shot(page, `48-candidate-${size}-${scheme}`);
-      }
-      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the candidate fits ${width} px`);
-    }
-    await page.emulateMedia({ colorScheme: null });
-    await page.setViewportSize({ width: 1360, height: 860 });
-    await axe(page, report, "a candidate");
+    await axeEverywhere(page, report, "a candidate", "48-candidate", panel);
     await panel.getByRole("button", { name: "Promote" }).click();
     await page.getByText(`${name} v2 serves in the place of v1.`).waitFor();
     const ready = (await api(base, "GET", `/api/models/${name}`)).versions.filter((v) => v.state === "READY").map((v) => v.version);

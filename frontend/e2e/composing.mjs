@@ -1,5 +1,5 @@
 // Ensembles: one is made, gets a step and wires by mouse and keyboard, and answers as drawn.
-import { api, axe, editorText, eventually, shot } from "./lib.mjs";
+import { api, axeEverywhere, editorText, eventually } from "./lib.mjs";
 
 /** id makes names unique. The models identity_fp32, identity_int64 and add_sub are loaded. The ensemble is removed at the end. */
 export async function composing({ base, page, report, id }) {
@@ -13,8 +13,7 @@ export async function composing({ base, page, report, id }) {
     await button("New ensemble").click();
     await dialog.getByLabel("Model name").fill(name);
     await dialog.getByLabel("First step").selectOption("identity_fp32");
-    await shot(page, "64-new-ensemble");
-    await axe(page, report, "a new ensemble");
+    await axeEverywhere(page, report, "a new ensemble", "64-new-ensemble");
     await button("Make it", dialog).click();
     await dialog.getByText("No faults found").waitFor();
     await button("Load model", dialog).click();
@@ -53,8 +52,7 @@ export async function composing({ base, page, report, id }) {
     await wire("OUTPUT0 of add_sub", "OUTPUT0 of Outputs");
     await wire("OUTPUT1 of add_sub", "new output of Outputs");
     await page.getByText("No faults found").waitFor();
-    await shot(page, "64-steps");
-    await axe(page, report, "the steps of an ensemble");
+    await axeEverywhere(page, report, "the steps of an ensemble", "64-steps");
     const text = await editorText(page);
     report.check(!text.includes("identity_int64") && /name: "OUTPUT1"/.test(text), `the text says what is drawn: ${text}`);
     await button("Save and reload").click();
@@ -71,8 +69,7 @@ export async function composing({ base, page, report, id }) {
     await page.goto(`${base}/#/models/${name}`);
     const step = page.getByRole("region", { name: "Step 2: add_sub" });
     await step.getByText("on average").waitFor();
-    await shot(page, "64-steps-of-ensemble");
-    await axe(page, report, "the graph of an ensemble");
+    await axeEverywhere(page, report, "the graph of an ensemble", "64-steps-of-ensemble", step);
     report.check((await page.getByRole("button", { name: /^Wire/ }).count()) === 0, "the overview changes nothing");
     await api(base, "DELETE", `/api/models/${name}`);
   });

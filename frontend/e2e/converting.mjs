@@ -1,5 +1,5 @@
 // The page "Convert a model": what it takes, and why something cannot be converted. Nothing here installs converters.
-import { axe, shot } from "./lib.mjs";
+import { axeEverywhere, shot } from "./lib.mjs";
 
 /** Leaves nothing behind. */
 export async function converting({ base, page, report }) {
@@ -15,17 +15,7 @@ export async function converting({ base, page, report }) {
     await page.getByLabel("FP16: half the size").waitFor();
     report.check((await page.getByLabel("Shapes of the inputs").count()) === 0, "an ONNX model has its shapes");
     report.check(await convert.isEnabled(), "a model of the repository can be converted");
-    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
-      await page.setViewportSize({ width, height: 860 });
-      for (const colorScheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme });
-        await axe(page, report, `convert a model, ${size}, ${colorScheme}`);
-        await shot(page, `51-convert-${size}-${colorScheme}`);
-      }
-      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page fits ${width} px`);
-    }
-    await page.emulateMedia({ colorScheme: null });
-    await page.setViewportSize({ width: 1360, height: 860 });
+    await axeEverywhere(page, report, "convert a model", "51-convert");
   });
 
   await report.step("what cannot be converted says why and what to do", async () => {

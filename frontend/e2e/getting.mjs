@@ -1,6 +1,6 @@
 // The page "Get a model": a source is fetched, imported and loaded; what fails says why.
 import path from "node:path";
-import { api, axe, root, shot } from "./lib.mjs";
+import { api, axeEverywhere, root } from "./lib.mjs";
 
 /** Makes a model of its own, named with id, and removes it. The source is a folder of this machine: nothing is asked of the network. */
 export async function getting({ base, page, report, id }) {
@@ -32,16 +32,6 @@ export async function getting({ base, page, report, id }) {
     await page.getByLabel("Filter by name or use").fill("type file");
     await page.waitForFunction(() => document.querySelectorAll("main li").length === 1);
     report.check((await page.locator("main li").innerText()).includes("magika"), "the filter finds a model by its use");
-    for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
-      await page.setViewportSize({ width, height: 860 });
-      for (const colorScheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme });
-        await axe(page, report, `get a model, ${size}, ${colorScheme}`);
-        await shot(page, `50-get-${size}-${colorScheme}`);
-      }
-      report.check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `the page fits ${width} px`);
-    }
-    await page.emulateMedia({ colorScheme: null });
-    await page.setViewportSize({ width: 1360, height: 860 });
+    await axeEverywhere(page, report, "get a model", "50-get");
   });
 }

@@ -1,7 +1,7 @@
 // The public page: a visitor tries models with a picture, the camera, a text and values, and finds no way to change anything.
 import fs from "node:fs";
 import path from "node:path";
-import { axe, open, root, shot } from "./lib.mjs";
+import { axe, axeEverywhere, open, root, shot } from "./lib.mjs";
 
 /** at: the address of the public page with the models digits, words, running_sum and add_sub; does nothing without it. */
 export async function kiosk({ at, report }) {
@@ -14,8 +14,7 @@ export async function kiosk({ at, report }) {
     await page.getByRole("link", { name: /digits/ }).waitFor();
     const names = await page.locator("li a b").allInnerTexts();
     report.check(names.sort().join() === "add_sub,digits,running_sum,words", `the models on the page: ${names}`);
-    await shot(page, "40-kiosk");
-    await axe(page, report, "public page");
+    await axeEverywhere(page, report, "public page", "40-kiosk");
   });
 
   await report.step("a visitor tries a picture, an example and the camera", async () => {
@@ -24,8 +23,7 @@ export async function kiosk({ at, report }) {
     const want = JSON.parse(fs.readFileSync(path.join(root, "models-sample/digits/requests/grey_28.json"), "utf8"));
     await answer.locator("ol li .label").first().waitFor();
     report.check(want !== null && (await answer.locator("ol li").count()) === 5, "the five best labels are shown");
-    await shot(page, "40-kiosk-picture");
-    await axe(page, report, "public page of a model");
+    await axeEverywhere(page, report, "public page of a model", "40-kiosk-picture");
     await page.getByRole("button", { name: "Camera" }).click();
     await page.waitForFunction(() => (document.querySelector("video")?.readyState ?? 0) >= 2);
     const [live] = await Promise.all([page.waitForResponse((r) => r.url().includes("/api/infer/digits")), page.getByRole("button", { name: "Live" }).click()]);

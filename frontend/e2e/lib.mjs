@@ -55,7 +55,7 @@ export class Report {
 export const inFirefox = process.env.NEREID_BROWSER === "firefox";
 
 /** Starts the browser: NEREID_CHROMIUM or NEREID_FIREFOX is its path. */
-function launch() {
+export function launch() {
   // Firefox as distributions ship it: Playwright drives it by WebDriver BiDi.
   if (inFirefox) return firefox.launch({ channel: "moz-firefox", executablePath: process.env.NEREID_FIREFOX ?? "/usr/bin/firefox-esr", firefoxUserPrefs: { "media.navigator.streams.fake": true, "media.navigator.permission.disabled": true } });
   const args = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]; // a camera and a microphone
@@ -144,6 +144,26 @@ export async function axe(page, report, name) {
       || e.tagName !== "PRE" && /auto|scroll/.test(s.overflowX) && few(e.scrollWidth - e.clientWidth);
   }).map((e) => `${e.tagName}.${e.className}`));
   report.check(bars.length === 0, `${name} scrolls by a few pixels: ${bars.join(", ")}`);
+}
+
+/**
+ * Runs axe on a page in both themes, wide and as on a phone, and checks that it fits. part, a locator, is scrolled into view for
+ * the screenshots, which are shots of the name `file`.
+ */
+export async function axeEverywhere(page, report, name, file, part) {
+  for (const [size, width] of [["wide", 1280], ["phone", 390]]) {
+    await page.setViewportSize({ width, height: 860 });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      if (part) await part.evaluate((el) => el.scrollIntoView());
+      await axe(page, report, `${name}, ${size}, ${colorScheme}`);
+      await shot(page, `${file}-${size}-${colorScheme}`);
+    }
+    const over = await eventually(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), (n) => n <= 0);
+    report.check(over <= 0, `${name} is ${over} px wider than ${width} px`);
+  }
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize({ width: 1360, height: 860 });
 }
 
 /** Drops files or folders on the page with real entries, as a desktop does. Only in Chromium. */

@@ -1,5 +1,5 @@
 // Tuning a model on its page: a real search in private servers, its result applied, kept and discarded.
-import { api, axe, eventually, setNumber, shot } from "./lib.mjs";
+import { api, axe, axeEverywhere, eventually, setNumber, shot } from "./lib.mjs";
 
 /** model: the name of a loaded ONNX model with one instance whose configuration may be changed. Leaves it as it was. */
 export async function tuning({ base, page, report, model }) {
@@ -46,9 +46,7 @@ export async function tuning({ base, page, report, model }) {
     await setNumber(card.getByLabel("Wait for others, in µs"), 200_000);
     const p50 = await eventually(() => row("Predicted for these settings").locator("td").first().textContent(), (text) => / m?s$/.test(text) && parseFloat(text) > 1);
     report.check(/ m?s$/.test(p50), `with a delay of 200 ms and no batch that is full, half of the requests would take longer than ${p50}`);
-    await card.locator("table").scrollIntoViewIfNeeded();
-    await shot(page, "15-what-if");
-    await axe(page, report, "what if");
+    await axeEverywhere(page, report, "what if", "15-what-if", card.locator("table"));
   });
 
   await report.step("tuning: each measurement comes as it is made, and the best is compared", async () => {
@@ -60,19 +58,7 @@ export async function tuning({ base, page, report, model }) {
     await result.getByRole("row", { name: /instances 1 → 2/ }).first().getByRole("radio").check();
     await result.locator("td.add", { hasText: "count: 2" }).waitFor();
     report.check((await text()) === before, "nothing is written before it is applied");
-    await shot(page, "16-tuned");
-    await axe(page, report, "tuning result");
-    await page.emulateMedia({ colorScheme: "dark" });
-    await axe(page, report, "tuning result, dark");
-    await shot(page, "16-tuned-dark");
-    await page.emulateMedia({ colorScheme: "light" });
-    const size = page.viewportSize();
-    await page.setViewportSize({ width: 390, height: 800 });
-    const over = await eventually(() => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), (n) => n <= 0);
-    report.check(over <= 0, `a narrow page is ${over} px too wide`);
-    await axe(page, report, "tuning result, narrow");
-    await shot(page, "16-tuned-narrow");
-    await page.setViewportSize(size);
+    await axeEverywhere(page, report, "tuning result", "16-tuned", result);
   });
 
   await report.step("tuning: applied as a revision, and still there after a reload of the page", async () => {
