@@ -51,10 +51,12 @@ func (a *Alert) Text() string {
 	var found string
 	switch {
 	case a.Slower && a.FailsMore:
-		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f), and %.1f %% of them fail (%.1f %% before)",
-			a.NowUS/1000, a.BeforeUS/1000, a.Value, 100*a.FailuresNow, 100*a.FailuresBefore)
+		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f), "+
+			"and %.1f %% of them fail (%.1f %% before)", a.NowUS/1000, a.BeforeUS/1000, a.Value, 100*a.FailuresNow,
+			100*a.FailuresBefore)
 	case a.Slower:
-		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f)", a.NowUS/1000, a.BeforeUS/1000, a.Value)
+		found = fmt.Sprintf("requests take %.1f ms (%.1f ms before, factor %.2f)", a.NowUS/1000, a.BeforeUS/1000,
+			a.Value)
 	default:
 		found = fmt.Sprintf("%.1f %% of the requests fail (%.1f %% before)", 100*a.FailuresNow, 100*a.FailuresBefore)
 	}
