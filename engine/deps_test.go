@@ -24,6 +24,7 @@ var layers = map[string]int{
 	"engine/system/affinity": 0,
 	"engine/system/cgroup":   0,
 	"engine/system/proc":     0,
+	"engine/system/replace":  0,
 
 	"engine/compare":     1,
 	"engine/client":      1, // for other programs; nothing of the server imports it

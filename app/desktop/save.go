@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
+
+	"nereid/engine/system/replace"
 )
 
 // saveRequest is what the page asks to save in a file, because a window has no downloads: the response to a GET of the
@@ -48,17 +48,8 @@ func (s saveRequest) write(ctx context.Context, base, file string) error {
 		return err
 	}
 	defer from.Close()
-	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.part")
-	if err != nil {
-		return fmt.Errorf("cannot save: %w", err)
-	}
-	_, err = io.Copy(part, from)
-	// CreateTemp makes files for the owner only; a saved file gets the user's usual permissions.
-	if err = errors.Join(err, part.Chmod(0o644), part.Close()); err == nil {
-		err = os.Rename(part.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot save %s: %w", file, errors.Join(err, os.RemoveAll(part.Name())))
+	if err := replace.File(file, from, 0o644); err != nil {
+		return fmt.Errorf("cannot save %s: %w", file, err)
 	}
 	return nil
 }

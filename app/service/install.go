@@ -11,6 +11,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+
+	"nereid/engine/system/replace"
 )
 
 // Name is the name of the unit and of its user.
@@ -112,19 +114,11 @@ func (s *System) program(exe string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(filepath.Dir(to), ".nereid-*") // a program that runs cannot be written
-	if err != nil {
+	if err := replace.File(to, from, 0o755); err != nil { // a program that runs cannot be written, only replaced
 		return "", err
 	}
-	defer os.Remove(f.Name()) // which fails after the renaming
-	_, err = io.Copy(f, from)
-	if err = errors.Join(err, f.Chmod(0o755), f.Close()); err == nil {
-		err = os.Rename(f.Name(), to)
-	}
-	if err == nil {
-		s.say("copied %s to %s", exe, to)
-	}
-	return programPath, err
+	s.say("copied %s to %s", exe, to)
+	return programPath, nil
 }
 
 func (s *System) write(path, text string) error {

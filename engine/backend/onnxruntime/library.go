@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"nereid/engine/system/replace"
 )
 
 // embedded contains the copy of libonnxruntime: lib/libonnxruntime.so.zst and lib/libonnxruntime.version. "make build"
@@ -162,8 +164,8 @@ func intact(path string) bool {
 	return hex.EncodeToString(h.Sum(nil)) == strings.TrimSpace(string(want))
 }
 
-// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. It runs
-// beside the writing, and the library is never whole in memory.
+// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. The library
+// is never whole in memory. After a loss of power the file may be damaged: intact notices that.
 func write(path string, packed []byte) error {
 	d, err := zstd.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -171,10 +173,10 @@ func write(path string, packed []byte) error {
 	}
 	defer d.Close()
 	sum := sha256.New()
-	if err := replace(path, io.TeeReader(unpacker{d}, sum), 0o700); err != nil {
+	if err := replace.File(path, io.TeeReader(unpacker{d}, sum), 0o700); err != nil {
 		return err
 	}
-	return replace(sumName(path), strings.NewReader(hex.EncodeToString(sum.Sum(nil))+"\n"), 0o600)
+	return replace.File(sumName(path), strings.NewReader(hex.EncodeToString(sum.Sum(nil))+"\n"), 0o600)
 }
 
 // unpacker says what an error of its Decoder means.
@@ -186,29 +188,4 @@ func (u unpacker) Read(p []byte) (int, error) {
 		err = fmt.Errorf("the copy inside this program is damaged: %w", err)
 	}
 	return n, err
-}
-
-// replace writes a file under a temporary name and renames it: readers see the whole file or none. After a loss of
-// power the file may be damaged, as it is not synced to the disk: intact notices that.
-func replace(path string, data io.Reader, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = io.Copy(f, data); err != nil {
-		return err
-	}
-	if err = f.Chmod(mode); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -11,15 +11,17 @@ import (
 	"sync"
 
 	"nereid/engine/backend/python/pyrt"
+	"nereid/engine/system/replace"
 )
 
-// runtimeFiles is the Python modules of package pyrt, unpacked into a folder whose name has their hash.
+// runtimeFiles is the Python modules of package pyrt. They are unpacked into a subfolder whose name is their hash.
 type runtimeFiles struct {
 	folder string
 	mu     sync.Mutex
 }
 
-// unpack writes the modules, unless they exist, and returns the path of the main one. Safe for concurrent use.
+// unpack writes the modules, except those that are there already, and returns the path of the main one. It is safe for
+// concurrent use, also by several processes.
 func (f *runtimeFiles) unpack() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,31 +48,12 @@ func (f *runtimeFiles) unpack() (string, error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return "", err
 		}
-		if err := writeWhole(path, text); err != nil {
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+			continue
+		}
+		if err := replace.File(path, bytes.NewReader(text), 0o600); err != nil {
 			return "", err
 		}
 	}
 	return filepath.Join(folder, pyrt.Main), nil
-}
-
-// writeWhole writes a file atomically, unless it has that content.
-func writeWhole(path string, text []byte) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
-		return nil
-	}
-	t, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = t.Write(text)
-	if cerr := t.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(t.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(t.Name()) // err is why
-	}
-	return err
 }
