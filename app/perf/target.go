@@ -14,8 +14,8 @@ import (
 // Unary is a Target that makes a call for each request, over HTTP or gRPC.
 type Unary struct{ c client.Client }
 
-// NewUnary returns a target that sends through a client, which Close closes. A gRPC client must have been made with
-// GRPCTimes if the times of sending and receiving are to be measured.
+// NewUnary returns a target that sends through a client, which Close closes. The times of sending and receiving are
+// measured over HTTP, and over gRPC if the client was made with GRPCTimes.
 func NewUnary(c client.Client) *Unary { return &Unary{c} }
 
 var _ Target = (*Unary)(nil)
@@ -45,26 +45,26 @@ func (u *Unary) Infer(ctx context.Context, _ int, r *Request, c *Call) error {
 	if !t.sent.IsZero() {
 		c.Send = t.sent.Sub(c.Start)
 	}
-	if !t.came.IsZero() {
-		c.Receive = c.First.Sub(t.came)
+	if !t.received.IsZero() {
+		c.Receive = c.First.Sub(t.received)
 	}
 	return nil
 }
 
-// times is when a call's request was written and when its response began to arrive.
-type times struct{ sent, came time.Time }
+// times says when the request of a call was written, and when its response began to arrive.
+type times struct{ sent, received time.Time }
 
 // trace fills in the times of an HTTP call. Its functions run before the call returns, one after the other.
 func (t *times) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { t.sent = time.Now() },
-		GotFirstResponseByte: func() { t.came = time.Now() },
+		GotFirstResponseByte: func() { t.received = time.Now() },
 	}
 }
 
 type timesKey struct{}
 
-// GRPCTimes is the dial option by which a client measures the times of its calls for NewUnary.
+// GRPCTimes is the dial option with which a client of NewUnary measures the times of its calls.
 func GRPCTimes() grpc.DialOption { return grpc.WithStatsHandler(grpcTimes{}) }
 
 // grpcTimes fills in the times of gRPC calls: sending ends when the message has been encoded and queued, receiving
@@ -86,6 +86,6 @@ func (grpcTimes) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	case *stats.OutPayload:
 		t.sent = s.SentTime
 	case *stats.InPayload:
-		t.came = s.RecvTime
+		t.received = s.RecvTime
 	}
 }
