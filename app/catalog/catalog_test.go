@@ -119,7 +119,7 @@ func TestModelsOfACatalogAreRefusedWithTheReason_A023_B28(t *testing.T) {
 	r.wait("a", "the good model", versions("good", 1))
 	r.wait("a", "code", state("code", "REFUSED", "1/model.py (a Python program"))
 	r.wait("a", "code", state("code", "REFUSED", "--catalog-allow-code"))
-	r.wait("a", "the name", state("taken", "REFUSED", "which the catalog did not bring"))
+	r.wait("a", "the name", state("taken", "REFUSED", "which is not from the catalog"))
 	r.wait("a", "the fault", state("broken", "FAILED", "nosuch"))
 	if b, err := os.ReadFile(filepath.Join(dir, "models/taken/1/data")); err != nil || string(b) != "mine" {
 		t.Errorf("the operator's model has %q, %v", b, err)
@@ -244,7 +244,7 @@ func TestTheOperatorsModelIsServedInPlaceOfTheCatalogs_A023_B28(t *testing.T) {
 	if err := os.Rename(made, filepath.Join(a.own, "m")); err != nil {
 		t.Fatal(err)
 	}
-	r.wait("a", "the name", state("m", "REFUSED", "which the catalog did not bring"))
+	r.wait("a", "the name", state("m", "REFUSED", "which is not from the catalog"))
 	st, _ := a.Model("m")
 	if st.Repository != a.own || !a.serves("m") || exists(a.node.Repository(), "m") {
 		t.Errorf("served from %q: %v", st.Repository, a.serves("m"))

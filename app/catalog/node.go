@@ -208,7 +208,7 @@ func (n *Node) apply(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// start brings a model in a goroutine, unless one does that.
+// start reconciles a model in a goroutine, unless one does that.
 func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -218,7 +218,7 @@ func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
 	pulls, cancel := context.WithCancel(ctx)
 	n.jobs[m.Name] = job{m.digestOf(), cancel}
 	wg.Go(func() {
-		err := n.bring(ctx, pulls, m)
+		err := n.reconcile(ctx, pulls, m)
 		outdated := pulls.Err() != nil
 		cancel()
 		if !outdated {
@@ -236,7 +236,7 @@ func (n *Node) start(ctx context.Context, wg *sync.WaitGroup, m *Model) {
 // refusal is the error of a model that this node does not take.
 type refusal struct {
 	error
-	cheap bool // it takes no pull to find out, so there is no pause before the next try
+	cheap bool // finding it takes no download: the next try needs no pause
 }
 
 func (r refusal) Unwrap() error { return r.error }
@@ -250,7 +250,7 @@ var errLater = errors.New("later")
 // maxPause is the longest time after which a failed model is tried again.
 const maxPause = time.Hour
 
-// note keeps how an attempt to bring a model ended.
+// note keeps the result of reconciling a model.
 func (n *Node) note(m *Model, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,7 +345,7 @@ func (n *Node) remove(name, why string) {
 func (n *Node) giveWay(ctx context.Context, name, other string) {
 	n.placing.Lock()
 	defer n.placing.Unlock()
-	n.discard(name, other+" has a model of the name")
+	n.discard(name, other+" has a model of this name")
 	if err := n.engine.Reload(ctx, name); err != nil {
 		n.Log.Warn("a model does not load that has replaced one of the catalog", "model", name, "err", err)
 	}

@@ -21,7 +21,7 @@ type state struct {
 	Desired Desired `json:"desired"`
 	// Trying is the model that is being put into its place. If the next process finds it, this one has ended meanwhile.
 	Trying *trial `json:"trying,omitempty"`
-	// Crashed counts how often the server has ended while it loaded a model, by the name.
+	// Crashed counts how often the server exited while it loaded a model, by the name.
 	Crashed map[string]trial `json:"crashed,omitempty"`
 }
 

@@ -26,17 +26,17 @@ func (n *Node) key(name string) string {
 	return name
 }
 
-// bring makes a model served as it is desired. pulls ends when there is a new desired state.
-func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
+// reconcile makes the node serve a model as the desired state says. pulls ends when there is a new desired state.
+func (n *Node) reconcile(ctx, pulls context.Context, m *Model) error {
 	digest, place := m.digestOf(), filepath.Join(n.Repository(), m.Name)
-	there := placed(place)
+	current := placed(place)
 	if other := n.conflict(m.Name); other != "" {
-		if there != "" {
+		if current != "" {
 			n.giveWay(ctx, m.Name, other)
 		}
 		return taken(other, true)
 	}
-	if there == digest {
+	if current == digest {
 		return n.ensureLoaded(ctx, m.Name)
 	}
 	n.mu.Lock()
@@ -46,7 +46,7 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 		return errLater
 	}
 	if crashed.Digest == digest && crashed.Times >= maxCrashes {
-		return refusal{fmt.Errorf("the server has ended %d times while it loaded the model; publish another version",
+		return refusal{fmt.Errorf("the server exited %d times while it loaded the model; publish another version",
 			crashed.Times), true}
 	}
 	if err := m.check(); err != nil {
@@ -73,16 +73,17 @@ func (n *Node) bring(ctx, pulls context.Context, m *Model) error {
 	return n.install(ctx, m.Name, digest, part, place)
 }
 
+// taken refuses a model because a repository has another model of its name.
 func taken(repository string, cheap bool) error {
-	return refusal{fmt.Errorf("%s has a model of the name, which the catalog did not bring", repository), cheap}
+	return refusal{fmt.Errorf("%s has a model of this name, which is not from the catalog", repository), cheap}
 }
 
-// remoteConflict is conflict for repositories in a cloud's storage, which takes a question to each.
+// remoteConflict is conflict for repositories in cloud storage. It sends a request to each.
 func (n *Node) remoteConflict(name string) (string, error) {
 	for root, r := range n.Remotes {
 		files, err := r.List(name)
 		if err != nil {
-			return "", fmt.Errorf("it is not known whether %s has a model of the name: %w", root, err)
+			return "", fmt.Errorf("it is not known whether %s has a model of this name: %w", root, err)
 		}
 		if len(files) > 0 && !n.Namespaces {
 			return root, nil
@@ -91,7 +92,7 @@ func (n *Node) remoteConflict(name string) (string, error) {
 	return "", nil
 }
 
-// conflict returns another repository that has a model of a name, "" if there is none.
+// conflict returns the repository that has another model of a name; "": there is none.
 func (n *Node) conflict(name string) string {
 	own := filepath.Join(n.Repository(), name)
 	if _, err := os.Lstat(own); err == nil && placed(own) == "" {
@@ -111,7 +112,8 @@ func (n *Node) conflict(name string) string {
 	return ""
 }
 
-// ensureLoaded loads a model once in each process if nothing else has: in mode explicit the engine starts without it.
+// ensureLoaded loads a model, once in the life of this process, unless it is served: in mode explicit the engine starts
+// without it.
 func (n *Node) ensureLoaded(ctx context.Context, name string) error {
 	n.mu.Lock()
 	done := n.loaded[name]
@@ -123,7 +125,8 @@ func (n *Node) ensureLoaded(ctx context.Context, name string) error {
 	return n.engine.Reload(ctx, n.key(name))
 }
 
-// build makes the folder of a model, whose files are there. The files are links: each content is on the disk once.
+// build makes the folder of a model whose files were downloaded. Its files are hard links: each content is on the disk
+// once.
 func (n *Node) build(m *Model, part, digest string) error {
 	if err := os.RemoveAll(part); err != nil {
 		return err
@@ -163,8 +166,8 @@ func (n *Node) build(m *Model, part, digest string) error {
 	return durable.SyncTree(part)
 }
 
-// install exchanges the folder of a model with the one in its place, in one step, and loads the model. If that fails,
-// the old one is in its place again, and stays in service.
+// install exchanges the new folder of a model with the old one in one step, and loads the model. If that fails, it puts
+// the old folder back; the old model stays in service.
 func (n *Node) install(ctx context.Context, name, digest, part, place string) error {
 	if err := n.change(func(s *state) { s.Trying = &trial{Model: name, Digest: digest} }); err != nil {
 		return err
@@ -191,6 +194,7 @@ func (n *Node) install(ctx context.Context, name, digest, part, place string) er
 	return err
 }
 
+// swap exchanges the folder part with the one at place. replaced: there was one.
 func (n *Node) swap(part, place string) (replaced bool, err error) {
 	if err = folders.Exchange(part, place); errors.Is(err, fs.ErrNotExist) {
 		err = folders.Place(part, place)
@@ -200,6 +204,7 @@ func (n *Node) swap(part, place string) (replaced bool, err error) {
 	return replaced, errors.Join(err, durable.SyncFolder(n.Repository()))
 }
 
+// swapBack undoes swap.
 func (n *Node) swapBack(ctx context.Context, name, part, place string, replaced bool) error {
 	if !replaced {
 		n.engine.Remove(n.key(name))
