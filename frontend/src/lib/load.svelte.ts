@@ -7,7 +7,7 @@ export class Loaded<T> {
   busy = $state(false);
   private abort: AbortController | null = null;
 
-  /** Fetches the value again. The old value stays visible. The result of an earlier call is dropped: run returns false. */
+  /** Fetches the value again. The old value stays until then. Returns false on failure, or if a later call replaced this one. */
   async run(fetcher: (signal: AbortSignal) => Promise<T>): Promise<boolean> {
     this.abort?.abort();
     const ctl = new AbortController();
@@ -27,7 +27,7 @@ export class Loaded<T> {
     }
   }
 
-  /** Aborts the present call, if any. The value stays. */
+  /** Aborts the current call, if any. The value stays. */
   cancel(): void {
     this.abort?.abort();
   }

@@ -12,7 +12,7 @@ describe("diffLines", () => {
     ["an empty line is a line", "a\n\nb", "a\nb", [" a", "-", " b"]],
   ])("%s", (_, a, b, want) => expect(show(a, b)).toEqual(want));
 
-  it("gives both texts back, whatever they are", () => {
+  it("contains both texts, whatever they are", () => {
     let seed = 7;
     const rnd = (n: number) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
     for (let round = 0; round < 200; round++) {
@@ -35,7 +35,7 @@ describe("diffLines", () => {
   });
 });
 
-describe("forms", () => {
+describe("fold and sideBySide", () => {
   const long = Array.from({ length: 20 }, (_, i) => `l${i}`);
   it("folds what is far from a change", () => {
     const blocks = fold(diffLines(long.join("\n"), long.map((l, i) => (i === 10 ? "x" : l)).join("\n")), 2);

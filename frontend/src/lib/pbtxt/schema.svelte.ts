@@ -4,13 +4,13 @@ import { Schema } from "./path";
 
 class SchemaStore {
   value: Schema | null = null;
-  private asked: Promise<void> | null = null;
+  private loading: Promise<void> | null = null;
 
-  /** Fetches the schema once. After a failure the next call tries again. Editors work without it. */
+  /** Fetches the schema once. After a failure the next call tries again. Editors also work without it. */
   load(): void {
-    this.asked ??= client.fields().then(
+    this.loading ??= client.fields().then(
       (f) => void (this.value = new Schema(f)),
-      () => void (this.asked = null),
+      () => void (this.loading = null),
     );
   }
 }
