@@ -19,9 +19,9 @@ import (
 // Embedded is a server inside another program: the parts of nereid serve, without signals, and without ports unless the
 // options ask for them. Its methods are safe for concurrent use, except Close.
 type Embedded struct {
-	s        *server
-	closeLog func() error
-	fronts   fronted
+	s          *server
+	closeLog   func() error
+	openFronts openFronts
 }
 
 // EmbedOptions are what a server inside another program has besides the options of a command line.
@@ -44,7 +44,7 @@ func Embed(ctx context.Context, args []string, o EmbedOptions) (*Embedded, error
 		return nil, err
 	}
 	s := &server{c: c, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
-	e := &Embedded{s: s, closeLog: closeLog, fronts: fronted{open: map[*Front]bool{}}}
+	e := &Embedded{s: s, closeLog: closeLog, openFronts: openFronts{all: map[*Front]bool{}}}
 	if err = s.open(ctx); err == nil {
 		err = s.start(ctx)
 	}
@@ -69,7 +69,7 @@ func (e *Embedded) CloseLimit() time.Duration { return e.s.c.ExitTimeout + endGr
 // Close waits for the requests under way, at most for the exit timeout, and stops the server.
 func (e *Embedded) Close() error {
 	var fronts sync.WaitGroup
-	fronts.Go(e.fronts.close)
+	fronts.Go(e.openFronts.close)
 	err := e.s.end() // which answers what the fronts wait for
 	fronts.Wait()
 	return errors.Join(err, e.closeLog())

@@ -19,18 +19,18 @@ type Front struct {
 	close func()
 }
 
-// fronted are the front ends of an Embedded that are open.
-type fronted struct {
-	mu    sync.Mutex
-	open  map[*Front]bool // guarded by mu
-	ended bool            // none may be opened; guarded by mu
+// openFronts are the front ends of an Embedded that are open.
+type openFronts struct {
+	mu      sync.Mutex
+	all     map[*Front]bool // guarded by mu
+	stopped bool            // none may be opened; guarded by mu
 }
 
 // OpenFront serves the engine on the ports that the options of a command line turn on. The caller closes the front, or
 // it is closed with the server. Errors: InvalidArg for wrong options and ports in use, Unavailable after the end.
 //
-// Whether clients may register shared memory is decided when the server is made. A front that other machines can reach
-// does not let them, unless the options say so.
+// Clients may register shared memory if the options of the server, not of the front, allow it. A front that other
+// machines can reach also needs the option for it.
 func (e *Embedded) OpenFront(ctx context.Context, args []string) (*Front, error) {
 	c, err := options.LoadEmbedded(args, os.LookupEnv)
 	if err != nil {
@@ -46,9 +46,9 @@ func (e *Embedded) OpenFront(ctx context.Context, args []string) (*Front, error)
 	s.fronts = &fronts{c: c, log: s.log, tokens: s.tokens, tasks: &s.tasks, memory: e.s.fronts.memory}
 	f := &Front{s: s}
 	f.close = sync.OnceFunc(f.shutdown)
-	e.fronts.mu.Lock()
-	defer e.fronts.mu.Unlock()
-	if e.fronts.ended {
+	e.openFronts.mu.Lock()
+	defer e.openFronts.mu.Unlock()
+	if e.openFronts.stopped {
 		return nil, status.New(status.Unavailable, "the server has stopped")
 	}
 	if err := s.openListeners(); err != nil {
@@ -60,17 +60,18 @@ func (e *Embedded) OpenFront(ctx context.Context, args []string) (*Front, error)
 	}
 	s.fronts.serve()
 	s.fronts.announce()
-	e.fronts.open[f] = true
+	e.openFronts.all[f] = true
 	return f, nil
 }
 
-// withoutSharedMemory adds a rule that no client can meet, unless the group has one. r may be nil.
+// withoutSharedMemory adds a rule for shared memory that no client can satisfy, unless there is one already. r may be
+// nil.
 func withoutSharedMemory(r *restrict.Rules, prefix string) *restrict.Rules {
 	if r == nil {
 		r = &restrict.Rules{}
 	}
 	if !slices.Contains(r.Restricted(), restrict.SharedMemory) {
-		_ = r.Add("shared-memory:nereid-no-client="+rand.Text(), prefix) // its form is right
+		_ = r.Add("shared-memory:nereid-no-client="+rand.Text(), prefix) // the text is valid
 	}
 	return r
 }
@@ -78,9 +79,9 @@ func withoutSharedMemory(r *restrict.Rules, prefix string) *restrict.Rules {
 // CloseFront accepts no more requests, and waits for those under way, at most for the exit timeout. Closing a front
 // again does nothing.
 func (e *Embedded) CloseFront(f *Front) {
-	e.fronts.mu.Lock()
-	delete(e.fronts.open, f)
-	e.fronts.mu.Unlock()
+	e.openFronts.mu.Lock()
+	delete(e.openFronts.all, f)
+	e.openFronts.mu.Unlock()
 	f.close()
 }
 
@@ -94,13 +95,13 @@ func (f *Front) shutdown() {
 }
 
 // close closes all fronts. No more can be opened.
-func (o *fronted) close() {
+func (o *openFronts) close() {
 	o.mu.Lock()
-	o.ended = true
-	open := o.open
-	o.open = nil
+	o.stopped = true
+	all := o.all
+	o.all = nil
 	o.mu.Unlock()
-	for f := range open {
+	for f := range all {
 		f.close()
 	}
 }

@@ -112,16 +112,16 @@ class Model:
         return self._handle, self._encoded, self.version
 
     def ready(self):
-        return _core.truth(c.ServerModelIsReady, *self._at)
+        return _core.ask_bool(c.ServerModelIsReady, *self._at)
 
     def metadata(self):
-        return _core.ask(c.ServerModelMetadata, *self._at)
+        return _core.ask_json(c.ServerModelMetadata, *self._at)
 
     def config(self):
-        return _core.ask(c.ServerModelConfig, *self._at, 1)
+        return _core.ask_json(c.ServerModelConfig, *self._at, 1)
 
     def statistics(self):
-        return _core.ask(c.ServerModelStatistics, *self._at)
+        return _core.ask_json(c.ServerModelStatistics, *self._at)
 
 
 class Server:
@@ -152,10 +152,10 @@ class Server:
         self._handle.stop()
 
     def live(self):
-        return _core.truth(c.ServerIsLive, self._handle)
+        return _core.ask_bool(c.ServerIsLive, self._handle)
 
     def ready(self):
-        return _core.truth(c.ServerIsReady, self._handle)
+        return _core.ask_bool(c.ServerIsReady, self._handle)
 
     def model(self, name, version=-1):
         """Returns a model, also one that is not loaded yet. version -1 is what the version policy prefers."""
@@ -163,7 +163,7 @@ class Server:
 
     def models(self):
         """Returns the models that are ready, by name."""
-        index = _core.ask(c.ServerModelIndex, self._handle, 1)
+        index = _core.ask_json(c.ServerModelIndex, self._handle, 1)
         return {entry["name"]: self.model(entry["name"]) for entry in index}
 
     def load(self, name, config=None, files=None):
@@ -178,7 +178,7 @@ class Server:
         check(function(self._handle.pointer, name.encode()))
 
     def metadata(self):
-        return _core.ask(c.ServerMetadata, self._handle)
+        return _core.ask_json(c.ServerMetadata, self._handle)
 
     def metrics(self):
         """Returns the metrics in Prometheus' text format."""

@@ -17,8 +17,8 @@ import numpy as np
 from . import _tensor
 from ._library import InvalidArgumentError, c, check, error, make, message
 
-# A wait in C does not see signals, so that waits have pauses, in milliseconds.
-PAUSE = 200
+# Python handles signals only between calls of C functions. So no call waits longer than this, in milliseconds.
+LONGEST_WAIT = 200
 
 
 @contextlib.contextmanager
@@ -33,14 +33,14 @@ def _options(arguments):
 
 
 def open_front(handle, arguments):
-    """Opens ports of a server, and returns what closes them."""
+    """Opens ports of a server. Returns the pointer for FrontDelete, which closes them."""
     handle.must_run()
     with _options(arguments) as options:
         return make(c.FrontNew, handle.pointer, options)
 
 
 class Handle:
-    """A server of the library. It is stopped when the program ends, and freed when its last call is."""
+    """A server of the library. It is stopped when the program ends, and freed after its last call was freed."""
 
     def __init__(self, arguments):
         with _options(arguments) as options:
@@ -72,7 +72,7 @@ def _stop_all():
 
 
 def _forget_all():
-    """A process that was forked does not have the server's threads: calls into the library would wait for ever."""
+    """Runs in a forked process. It does not have the server's threads: calls into the library would block for ever."""
     for handle in list(_running):
         handle.stopped = True
         handle.__dict__.pop("pointer", None)
@@ -120,12 +120,13 @@ def metrics(handle):
         c.MetricsDelete(made)
 
 
-def ask(function, handle, *arguments):
-    """Returns what a function says in JSON."""
+def ask_json(function, handle, *arguments):
+    """Calls a function of the library that returns JSON. Returns the value."""
     return json.loads(message(function, handle.pointer, *arguments))
 
 
-def truth(function, handle, *arguments):
+def ask_bool(function, handle, *arguments):
+    """Calls a function of the library that returns a bool."""
     value = c_bool()
     check(function(handle.pointer, *arguments, byref(value)))
     return value.value
@@ -135,7 +136,7 @@ def truth(function, handle, *arguments):
 
 
 def text(value):
-    """Returns a text for C, which would end at a zero byte."""
+    """Encodes a text for C, where it may not have a zero byte."""
     data = value.encode()
     if b"\0" in data:
         raise InvalidArgumentError("a text of a request may not have a zero byte: %r" % value)
@@ -143,14 +144,14 @@ def text(value):
 
 
 def number(name, value, least, bits):
-    """Returns a number that has these bits in C, where others would lose theirs."""
+    """Returns value if it is an integer of so many bits from least on. C would cut off other values."""
     if not least <= value < least + (1 << bits):
         raise InvalidArgumentError("%s must be from %d to %d, got: %d" % (name, least, least + (1 << bits) - 1, value))
     return value
 
 
 class Settings:
-    """What a request may have except its inputs."""
+    """The optional parts of a request."""
 
     __slots__ = ("request_id", "flags", "correlation_id", "priority", "timeout", "parameters", "outputs")
 
@@ -192,11 +193,11 @@ def set_parameter(q, name, value):
 
 
 _words = [struct.Struct("=%dq" % n) for n in range(256)]
-_names = {}  # the address of a text, and what keeps it
+_names = {}  # by name: the address of its text, and the buffer that keeps it
 
 
 def _name(name):
-    """Returns the address of a name, which stays valid. A program uses few of them."""
+    """Returns the address of a name, and what keeps it valid for ever. A program uses few names."""
     if len(_names) > 10000:
         raise InvalidArgumentError("the program has used more than 10000 names of inputs")
     kept = ctypes.create_string_buffer(text(name))
@@ -204,7 +205,7 @@ def _name(name):
 
 
 def pack(inputs):
-    """Returns inputs in the words of NEREID_RequestAddInputs, and the arrays that they point to."""
+    """Returns inputs in the form of NEREID_RequestAddInputs, and the arrays that they point to."""
     words, kept = [], []
     for name, value in inputs.items():
         kind, shape, data = _tensor.as_input(value)
@@ -257,7 +258,7 @@ class Call:
             return None
         pointer = c_void_p()
         while True:
-            result = c.CallNext(self.pointer, PAUSE if wait else 0, byref(pointer))
+            result = c.CallNext(self.pointer, LONGEST_WAIT if wait else 0, byref(pointer))
             if result > 0:
                 return Answer(pointer.value, result == 2)
             if result == 0:
@@ -274,32 +275,32 @@ class Call:
             c.CallDelete(self.pointer)
 
 
-_ROOM = 128
-_rooms = []  # memory that is not in use: (array of words, its address)
+_RESULT_WORDS = 128
+_free_results = []  # memory for results of Infer that is not in use: (array of words, its address)
 
 
-def _room():
+def _result_memory():
     try:
-        return _rooms.pop()  # of all threads: a list is safe for this
+        return _free_results.pop()  # the list is shared by all threads: its methods are atomic
     except IndexError:
-        words = (c_int64 * _ROOM)()
+        words = (c_int64 * _RESULT_WORDS)()
         return words, ctypes.addressof(words)
 
 
 def infer(handle, model, version, inputs):
-    """Sends a request and returns its first response, or None. It is a Call in one step, for speed."""
+    """Sends a request and returns its first response, or None. It does in one call of C what a Call does in several."""
     handle.must_run()
     words, kept = pack(inputs)
-    room = _room()
-    check(c.Infer(handle.pointer, model, version, words, len(kept), PAUSE, room[1], _ROOM))
-    open_call, response, used = room[0][:3]
+    result = _result_memory()
+    check(c.Infer(handle.pointer, model, version, words, len(kept), LONGEST_WAIT, result[1], _RESULT_WORDS))
+    open_call, response, used = result[0][:3]
     if not response:
-        _rooms.append(room)
+        _free_results.append(result)
         return Call.of(handle, open_call).next() if open_call else None
     answer = Answer(response)
-    if 0 <= used <= _ROOM - 3:
-        answer.words = room[0][3 : 3 + used]
-    _rooms.append(room)
+    if 0 <= used <= _RESULT_WORDS - 3:
+        answer.words = result[0][3 : 3 + used]
+    _free_results.append(result)
     if open_call:
         Call.of(handle, open_call)  # a decoupled model: the other responses are dropped
     return answer
@@ -311,7 +312,7 @@ def _bytes_type(size):
 
 
 class Answer:
-    """A response of the library. Arrays over its memory keep it."""
+    """A response of the library. Its arrays are views of its memory, and keep it."""
 
     __slots__ = ("pointer", "words", "final")
 
@@ -365,28 +366,28 @@ class Answer:
     def parameters(self):
         count, name, kind, value = c_uint32(), c_char_p(), c_int(), c_void_p()
         check(c.ResponseParameterCount(self.pointer, byref(count)))
-        all_of_them = {}
+        values = {}
         for i in range(count.value):
             check(c.ResponseParameter(self.pointer, i, byref(name), byref(kind), byref(value)))
             if kind.value == 0:
                 found = ctypes.string_at(value.value).decode()
             else:
                 found = (None, c_int64, c_bool, c_double)[kind.value].from_address(value.value).value
-            all_of_them[name.value.decode()] = found
-        return all_of_them
+            values[name.value.decode()] = found
+        return values
 
 
 class Bell:
-    """Wakes an event loop when a response has come."""
+    """Wakes an event loop when a response has arrived: the library writes the tag of the call to a socket."""
 
     def __init__(self, loop):
-        self.inside, self.outside = socket.socketpair()
-        self.inside.setblocking(False)
-        self.waiting, self.last, self.rest = {}, 0, b""
-        loop.add_reader(self.inside, self._ring)
+        self.receiver, self.sender = socket.socketpair()
+        self.receiver.setblocking(False)
+        self.waiting, self.last, self.rest = {}, 0, b""  # events by tag, the last tag, a part of a tag
+        loop.add_reader(self.receiver, self._ring)
 
     def _ring(self):
-        data = self.rest + self.inside.recv(65536)
+        data = self.rest + self.receiver.recv(65536)
         whole = len(data) // 8 * 8
         self.rest = data[whole:]
         for (tag,) in struct.iter_unpack("=Q", data[:whole]):
@@ -411,7 +412,7 @@ class AsyncCall:
         self._tag = bell.last
         bell.waiting[self._tag] = self._event
         try:
-            self._call = Call(handle, model, version, inputs, settings, bell.outside.fileno(), self._tag)
+            self._call = Call(handle, model, version, inputs, settings, bell.sender.fileno(), self._tag)
         except BaseException:
             self.close()
             raise

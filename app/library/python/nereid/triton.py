@@ -266,7 +266,7 @@ class _Local:
         _core.load(self._handle, name, config, files)
 
     def ready(self):
-        return _core.truth(_core.c.ServerIsReady, self._handle)
+        return _core.ask_bool(_core.c.ServerIsReady, self._handle)
 
     def stop(self):
         self._handle.stop()

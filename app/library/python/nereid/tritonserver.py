@@ -189,19 +189,19 @@ class Server:
         handle.stop()
 
     def live(self):
-        return _core.truth(c.ServerIsLive, self._running)
+        return _core.ask_bool(c.ServerIsLive, self._running)
 
     def ready(self):
-        return _core.truth(c.ServerIsReady, self._running)
+        return _core.ask_bool(c.ServerIsReady, self._running)
 
     def metadata(self):
-        return _core.ask(c.ServerMetadata, self._running)
+        return _core.ask_json(c.ServerMetadata, self._running)
 
     def model(self, model_name, model_version=-1):
         return Model(self, model_name, model_version)
 
     def models(self, exclude_not_ready=False):
-        index = _core.ask(c.ServerModelIndex, self._running, int(exclude_not_ready))
+        index = _core.ask_json(c.ServerModelIndex, self._running, int(exclude_not_ready))
         return ModelDictionary(self, [
             Model(self, m["name"], int(m.get("version") or -1), m.get("state"), m.get("reason")) for m in index])
 
@@ -294,16 +294,16 @@ class Model:
         return self._handle, self.name.encode(), self.version
 
     def ready(self):
-        return _core.truth(c.ServerModelIsReady, *self._at)
+        return _core.ask_bool(c.ServerModelIsReady, *self._at)
 
     def metadata(self):
-        return _core.ask(c.ServerModelMetadata, *self._at)
+        return _core.ask_json(c.ServerModelMetadata, *self._at)
 
     def statistics(self):
-        return _core.ask(c.ServerModelStatistics, *self._at)
+        return _core.ask_json(c.ServerModelStatistics, *self._at)
 
     def config(self, config_version=1):
-        return _core.ask(c.ServerModelConfig, *self._at, config_version)
+        return _core.ask_json(c.ServerModelConfig, *self._at, config_version)
 
     def batch_properties(self):
         return ModelBatchFlag(self._flags(c.ServerModelBatchProperties))
