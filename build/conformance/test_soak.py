@@ -49,8 +49,8 @@ def finish(process):
 
 @pytest.mark.parametrize("proto", ["http", "json", "grpc"])
 def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
-    """32 clients send requests while ten versions replace each other. Each answer is that of the version which it
-    names."""
+    """32 clients send requests while ten versions replace each other. Each response names its version, and has the
+    values of that version."""
     if REFERENCE and proto != "http":
         pytest.skip("the reference runs it once")
     build_loadgen()
@@ -79,7 +79,7 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
 
 @pytest.mark.skipif(REFERENCE, reason="the reference has no console, and loses requests here")
 def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
-    """32 clients send requests while the model is reloaded every 200 ms, half of the time with a broken version.
+    """32 clients send requests while the model is reloaded every 200 ms, every second time with a broken configuration.
 
     A large model is slowly copied at the same time. No request fails, no answer is wrong, no incomplete model is
     loaded, and the memory does not grow."""
@@ -185,8 +185,8 @@ def test_A078_I025_unload_releases_memory(tmp_path):
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
-    """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle in make soak, which runs alone.
-    Short runs beside others only notice a model that stays: they allow 500 kB per cycle.
+    """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle in make soak, which runs
+    alone. Short runs share the machine and allow 500 kB per cycle. They still notice a model that is not freed.
 
     With a worker process, a model leaves no memory behind. The private memory of the server (RssAnon) is then the same
     as at the start, except for the allowed slope and the buffers of the first request. RssAnon excludes program
@@ -207,9 +207,7 @@ def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation)
             sizes.append(rss_mb(s.process.pid) * 1000)
         end = private_kb(s.process.pid)
     late = sizes[20:]
-    middle, mean = (len(late) - 1) / 2, sum(late) / len(late)
-    slope = sum((i - middle) * (y - mean) for i,
-                y in enumerate(late)) / sum((i - middle) ** 2 for i in range(len(late)))
+    slope = statistics.linear_regression(range(len(late)), late).slope
     print(f"isolation {isolation}: {start} kB private at the start, {end} at the end; {late[0]:.0f} kB resident after "
           f"20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
     assert slope <= (10 if FULL else 500), sizes
@@ -287,7 +285,7 @@ def with_events(database, count):
     db.close()
 
 
-@pytest.mark.skipif(not FULL, reason="the server looks at the size of its history once a minute: make soak waits for it")
+@pytest.mark.skipif(not FULL, reason="the server checks the size of its history once a minute: make soak waits for it")
 def test_requests_while_a_large_history_is_shortened(tmp_path):
     """A database of 300 MB is far above its limit. While it is shortened, the 99.9th percentile of requests is at most
     50 ms above that of the same server before it begins."""
@@ -302,9 +300,9 @@ def test_requests_while_a_large_history_is_shortened(tmp_path):
     x = th.InferInput("INPUT0", [1, 16], "FP32")
     x.set_data_from_numpy(np.zeros((1, 16), np.float32))
     with Server(tmp_path / "models", tmp_path, "--history-max-bytes=32MiB") as s, th.InferenceServerClient(s.http) as c:
-        def measure(until_):
+        def measure(done):
             times = []
-            while not until_():
+            while not done():
                 begin = time.monotonic()
                 c.infer("m", [x])
                 times.append(time.monotonic() - begin)
@@ -313,13 +311,15 @@ def test_requests_while_a_large_history_is_shortened(tmp_path):
             return times
 
         start = time.monotonic()
-        free = measure(lambda: time.monotonic() > start + 45)  # the size is looked at a minute after the start
+        before_times = measure(lambda: time.monotonic() > start + 45)  # the server checks the size after a minute
         measure(lambda: database.stat().st_size < before or time.monotonic() > start + 200)
-        begun = time.monotonic()
-        taken = measure(lambda: time.monotonic() > begun + 120)
+        begin = time.monotonic()
+        during_times = measure(lambda: time.monotonic() > begin + 120)
         after = database.stat().st_size
-    at = lambda times, share: times[int(len(times) * share)] * 1000
-    print(f"{before >> 20} MiB became {after >> 20} MiB in two minutes; {len(taken)} requests: p99.9 {at(taken, 0.999):.1f} "
-          f"ms, at most {taken[-1] * 1000:.1f} ms; {len(free)} before: {at(free, 0.999):.1f}, {free[-1] * 1000:.1f} ms")
+    p999 = lambda times: times[int(len(times) * 0.999)] * 1000
+    during, idle = p999(during_times), p999(before_times)
+    print(f"{before >> 20} MiB became {after >> 20} MiB in two minutes; {len(during_times)} requests: p99.9 {during:.1f} "
+          f"ms, at most {during_times[-1] * 1000:.1f} ms; {len(before_times)} before: {idle:.1f}, "
+          f"{before_times[-1] * 1000:.1f} ms")
     assert after < before - (50 << 20), (before, after)
-    assert at(taken, 0.999) - at(free, 0.999) < 50
+    assert during - idle < 50

@@ -259,16 +259,16 @@ def elements(path, n):
         if not path.exists():
             return None
         text = path.read_text()
-        all = json.loads(text) if text else []  # valid JSON from the first trace on
-        return all if sum("model_name" in e for e in all) >= n else None
+        found = json.loads(text) if text else []  # valid JSON from the first trace on
+        return found if sum("model_name" in e for e in found) >= n else None
 
     return until(read, 60, "the traces are not written")
 
 
-def summary(all):
+def summary(elements):
     """Groups a trace file by id, as Triton's trace_summary.py does: model, version, and the timestamps by name."""
     out = {}
-    for e in all:
+    for e in elements:
         t = out.setdefault(e["id"], {"at": {}})
         t.update({k: e[k] for k in ("model_name", "model_version", "request_id", "parent_id") if k in e})
         for s in e.get("timestamps", []):
@@ -315,8 +315,8 @@ def test_E040_tensors(good, tmp_path):
     with Server(good, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
         with th.InferenceServerClient(s.http) as c:
             infer(c, th, "")
-        all = elements(tmp_path / "t", 1)
-    tensors = {(e["activity"], e["tensor"]["name"]): e["tensor"] for e in all if "activity" in e}
+        found = elements(tmp_path / "t", 1)
+    tensors = {(e["activity"], e["tensor"]["name"]): e["tensor"] for e in found if "activity" in e}
     row = [str(i) for i in range(16)]
     for activity in ("TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_INPUT"):
         for name in ("INPUT0", "INPUT1"):
@@ -424,5 +424,5 @@ def test_D043_bls_calls_are_part_of_the_trace(tmp_path):
     assert child["parent_id"] == parent and child["request_id"] in ("traced", ""), child
     for start, end in SPANS:
         assert child["at"][start] <= child["at"][end]
-    outer, inner = mine["at"], child["at"]
-    assert outer["COMPUTE_START"] <= inner["REQUEST_START"] <= inner["REQUEST_END"] <= outer["COMPUTE_END"]
+    around, within = mine["at"], child["at"]
+    assert around["COMPUTE_START"] <= within["REQUEST_START"] <= within["REQUEST_END"] <= around["COMPUTE_END"]
