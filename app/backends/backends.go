@@ -1,5 +1,5 @@
-// Package backends opens the machine and makes all backends of the server, with what they share: the launcher of worker
-// processes, the GPUs and their memory pools.
+// Package backends makes all backends of the server, with what they share: the launcher of worker processes, the GPUs,
+// and the pools of GPU memory.
 package backends
 
 import (
@@ -32,16 +32,16 @@ type Set struct {
 	All         []backend.Backend
 	Python      *python.Backend
 	ONNXRuntime *onnxruntime.Backend // its library is opened with the first model that needs it
-	Libraries   *triton.Finder       // backends that come as libraries of Triton's
+	Libraries   *triton.Finder       // finds backends that are libraries of Triton's
 	Metrics     *custom.Registry     // the metrics that models make
-	Agents      []*triton.Agent      // repository agents that come as libraries of Triton's
+	Agents      []*triton.Agent      // repository agents that are libraries of Triton's
 
 	Machine   *device.Machine // nil: there are no GPUs
 	Regions   shm.Importer    // opens clients' device memory; nil: there is none
 	GPUMemory *gpumem.Memory  // nil: there is no GPU
 
 	launcher  *worker.Launcher
-	program   string   // runs processes
+	program   string   // the file that runs as the processes of models
 	env       []string // names of variables that processes get
 	closeCUDA func()
 }
@@ -71,21 +71,21 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	s.launcher = worker.NewLauncher(worker.Options{
 		Env: c.Backends.Env, StartLimit: c.Engine.LoadTimeout, CrashInputs: c.Backends.CrashInputs, Log: log,
 	})
-	exe, err := c.Backends.Program, error(nil)
-	if exe == "" {
-		if exe, err = os.Executable(); err != nil {
-			return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
+	s.program, s.env = c.Backends.Program, c.Backends.Env
+	var err error
+	if s.program == "" {
+		if s.program, err = os.Executable(); err != nil {
+			return fmt.Errorf("the path of this program, which runs the processes of models, is not known: %w", err)
 		}
 	}
-	s.program, s.env = exe, c.Backends.Env
 	ort, cache := c.Backends.ONNXRuntime, filepath.Join(dataDir, "runtime")
 	ort.RuntimeFolder, ort.CacheFolder = filepath.Join(cache, "onnxruntime"), cache
-	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, []string{exe, "worker"}
+	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, s.worker()
 	s.ONNXRuntime = onnxruntime.New(ort)
 
 	if c.Backends.Agents != "" {
 		if s.Agents, err = triton.FindAgents(triton.AgentOptions{Directory: c.Backends.Agents, Env: s.env,
-			Worker: []string{exe, "worker", triton.AgentWorkerName}}); err != nil {
+			Worker: s.worker(triton.AgentWorkerName)}); err != nil {
 			return fmt.Errorf("--repoagent-directory: %w", err)
 		}
 	}
@@ -104,30 +104,33 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
 	s.Libraries = triton.NewFinder(triton.Options{
 		Directory: c.Backends.Directory, Settings: c.Backends.Libraries,
-		Strategies: []string{exe, "worker", triton.StrategyWorkerName}, Env: s.env,
+		Strategies: s.worker(triton.StrategyWorkerName), Env: s.env,
 		Processes: triton.Processes{
-			Launcher: s.launcher, Worker: []string{exe, "worker", triton.WorkerName}, Metrics: s.Metrics,
+			Launcher: s.launcher, Worker: s.worker(triton.WorkerName), Metrics: s.Metrics,
 		},
 	})
-	return s.addFrameworks(c, py.Folder, exe)
+	return s.addFrameworks(c, py.Folder)
 }
 
-// addFrameworks adds the backends that use the libraries of frameworks. A backend of the backend directory takes
-// precedence over the framework's of the same name.
-func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
+// worker is the command of a process that runs ServeWorker with args.
+func (s *Set) worker(args ...string) []string { return append([]string{s.program, "worker"}, args...) }
+
+// addFrameworks adds the backends that use the libraries of frameworks, which are installed in folder. A backend of the
+// backend directory takes precedence over the framework's of the same name.
+func (s *Set) addFrameworks(c *options.Config, folder string) error {
 	for _, name := range runtime.Names() {
 		if slices.ContainsFunc(s.All, func(b backend.Backend) bool { return b.Name() == name }) {
 			continue
 		}
 		f, ok := python.FindFramework(name)
 		if !ok {
-			return fmt.Errorf("nothing says how %s is installed", name)
+			return fmt.Errorf("framework %s is not in the list of frameworks", name)
 		}
 		b, err := runtime.New(name, runtime.Options{
 			Settings: c.Backends.Frameworks[name], Environment: f.Environment(folder),
 			Interpreter: c.Backends.Interpreter(),
 			Install:     fmt.Sprintf("run 'nereid install %s' (%s)", f.Name, f.Size),
-			Launcher:    s.launcher, Worker: []string{exe, "worker", name},
+			Launcher:    s.launcher, Worker: s.worker(name),
 		})
 		if err != nil {
 			return err
@@ -137,13 +140,13 @@ func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
 	return nil
 }
 
-// Leave makes processes of models end soon that work for no client.
+// Leave notifies the processes of models that the server is about to stop: see worker.Supervisor.Leave.
 func (s *Set) Leave() { s.launcher.Leave() }
 
-// Kill kills the processes of models, and does not wait for their ends.
+// Kill kills the processes of models. It does not wait until they have exited.
 func (s *Set) Kill() { s.launcher.Kill() }
 
-// Close ends the processes of models and releases the GPUs. No model may be left.
+// Close stops the processes of models and releases the GPUs. All models must have been closed.
 func (s *Set) Close() error {
 	if s.Python != nil {
 		s.Python.Close()
@@ -164,15 +167,15 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// OpenCache opens a response cache that comes as a library of Triton's. The caller closes it.
+// OpenCache opens a response cache that is a library of Triton's. The caller closes it.
 func (s *Set) OpenCache(o options.ResponseCache, log *slog.Logger) (*triton.Cache, error) {
 	return triton.NewCache(triton.CacheOptions{
 		Directory: o.Directory, Name: o.Library, Settings: o.Settings, Env: s.env, Log: log,
-		Worker: []string{s.program, "worker", triton.CacheWorkerName},
+		Worker: s.worker(triton.CacheWorkerName),
 	})
 }
 
-// ServeWorker runs in the process of a model. args name the backend; none is ONNX Runtime.
+// ServeWorker is the main function of a model's process. args has the name of the backend; none: ONNX Runtime.
 func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	if len(args) == 0 {
@@ -203,7 +206,7 @@ func (Installer) List() []python.Framework { return python.Frameworks() }
 // Installed reports whether a framework is installed.
 func (i Installer) Installed(f python.Framework) bool { return f.Installed(i.Folder) }
 
-// Install installs a framework. What the installer prints goes to out.
+// Install installs a framework. The output of the installer goes to out.
 func (i Installer) Install(ctx context.Context, f python.Framework, out io.Writer) error {
 	return python.InstallFramework(ctx, i.Folder, i.Interpreter, f, out)
 }

@@ -8,8 +8,8 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-// OpenInspection opens the backends that check models without serving them. dataDir is as a command got it, "" for the
-// default. What ONNX Runtime needs is unpacked into the data folder, as the server does. The caller closes them.
+// OpenInspection opens the backends for checking models without serving them. The caller closes them. dataDir is the
+// option of the command; "": the default. ONNX Runtime is unpacked into the data folder, as by the server.
 func OpenInspection(dataDir string, lookup func(string) (string, bool)) (
 	o inspect.Options, closeBackends func(), err error) {
 	dir, err := options.CommandDataDir(dataDir, lookup)
@@ -26,6 +26,6 @@ func OpenInspection(dataDir string, lookup func(string) (string, bool)) (
 	}
 	return inspect.Options{
 		Backends: all.All, AutoComplete: true, DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize,
-		Log: slog.New(slog.DiscardHandler), // the faults say what matters
-	}, func() { _ = all.Close() }, nil // it has no GPUs to release
+		Log: slog.New(slog.DiscardHandler), // the faults have what matters
+	}, func() { _ = all.Close() }, nil // without GPUs nothing can fail
 }

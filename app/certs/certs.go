@@ -25,21 +25,21 @@ type Files struct {
 	Protocols []string
 }
 
-// defaultEvery is the shortest time between two checks of the files.
-const defaultEvery = time.Second
+// defaultInterval is the shortest time between two checks of the files.
+const defaultInterval = time.Second
 
 // source is a set of files and what was last read from them.
 type source struct {
-	files Files
-	log   *slog.Logger
-	every time.Duration
+	files    Files
+	log      *slog.Logger
+	interval time.Duration
 
-	config atomic.Pointer[tls.Config]
-	looked atomic.Int64 // UnixNano
+	config  atomic.Pointer[tls.Config]
+	checked atomic.Int64 // UnixNano
 
 	mu    sync.Mutex // guards the rest; held while the files are checked
 	seen  [3][]byte  // contents of the files of config
-	fault string     // of the last check, so that it is logged once
+	fault string     // of the last check; the same fault is logged once
 }
 
 // New reads the files. The configuration takes TLS 1.2 and newer; it is for servers only. log gets renewals, failed
@@ -48,7 +48,7 @@ func New(f Files, log *slog.Logger) (*tls.Config, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &source{files: f, log: log, every: defaultEvery}
+	s := &source{files: f, log: log, interval: defaultInterval}
 	return s.open()
 }
 
@@ -63,23 +63,23 @@ func (s *source) open() (*tls.Config, error) {
 	}
 	s.seen = contents
 	s.config.Store(first)
-	s.looked.Store(time.Now().UnixNano())
-	outer := first.Clone() // for code that reads a configuration before a handshake
+	s.checked.Store(time.Now().UnixNano())
+	outer := first.Clone() // its own certificate is for code that reads a configuration before a handshake
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
 	return outer, nil
 }
 
 // current returns the configuration for a handshake.
 func (s *source) current() *tls.Config {
-	now, last := time.Now().UnixNano(), s.looked.Load()
-	if now-last >= int64(s.every) && s.looked.CompareAndSwap(last, now) {
-		s.look()
+	now, last := time.Now().UnixNano(), s.checked.Load()
+	if now-last >= int64(s.interval) && s.checked.CompareAndSwap(last, now) {
+		s.reload()
 	}
 	return s.config.Load()
 }
 
-// look reads the files again and uses what has changed.
-func (s *source) look() {
+// reload reads the files again, and uses them if they have changed.
+func (s *source) reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	contents, err := s.read()
@@ -138,7 +138,7 @@ func (s *source) build(contents [3][]byte) (*tls.Config, error) {
 	if s.files.Mutual {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
-			return nil, fmt.Errorf("TLS: root certificate %s: it holds no certificate in PEM", s.files.Root)
+			return nil, fmt.Errorf("TLS: root certificate %s: it contains no certificate in PEM form", s.files.Root)
 		}
 	}
 	return c, nil

@@ -93,7 +93,7 @@ func write(t *testing.T, name string, b []byte) {
 func TestFilesAreCheckedAtMostOncePerSecond(t *testing.T) {
 	dir, authority := t.TempDir(), certstest.NewAuthority(t)
 	cert, key, _ := authority.Write(t, dir, certstest.Leaf{})
-	s := &source{files: Files{Cert: cert, Key: key}, log: slog.New(slog.DiscardHandler), every: 1 << 62}
+	s := &source{files: Files{Cert: cert, Key: key}, log: slog.New(slog.DiscardHandler), interval: 1 << 62}
 	if _, err := s.open(); err != nil {
 		t.Fatal(err)
 	}

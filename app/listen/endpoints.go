@@ -14,7 +14,7 @@ type Endpoint struct {
 	On      bool
 	Address string // a name or an IP address, perhaps in brackets
 	Port    int    // 0: any free port
-	Shared  bool   // other servers of the same user may listen on the port too
+	Shared  bool   // other servers of the same user may also listen on the port
 	TLS     bool
 	// OrFree: if the port is in use, the endpoint takes a free one.
 	OrFree bool
@@ -28,7 +28,7 @@ func (l *Endpoints) All() []*Endpoint {
 	return []*Endpoint{&l.GRPC, &l.HTTP, &l.SageMaker, &l.VertexAI, &l.Metrics, &l.UI, &l.Kiosk}
 }
 
-// Complete fills in names, and the addresses that follow that of HTTP.
+// Complete fills in the names. SageMaker, Vertex AI and the metrics have the address of HTTP unless another one is set.
 func (l *Endpoints) Complete() {
 	l.GRPC.Name, l.GRPC.Title = "grpc", "GRPC service"
 	l.HTTP.Name, l.HTTP.Title = "http", "HTTP service"
@@ -47,7 +47,8 @@ func (l *Endpoints) Complete() {
 // Reachable reports whether the endpoint is on and other machines can reach it.
 func (e *Endpoint) Reachable() bool { return e.On && !IsLoopback(e.Address) }
 
-// Reachable reports whether other machines can reach any endpoint but the public page, which needs no token anywhere.
+// Reachable reports whether other machines can reach an endpoint. The public page does not count: it never needs a
+// token.
 func (l *Endpoints) Reachable() bool {
 	for _, e := range l.All() {
 		if e != &l.Kiosk && e.Reachable() {
@@ -75,7 +76,7 @@ func (l *Endpoints) CheckPorts() error {
 			continue
 		}
 		if other := used[e.Port]; other != "" && !e.OrFree {
-			errs = append(errs, fmt.Errorf("--%s-port: %d is the port of the %s too; every service needs its own",
+			errs = append(errs, fmt.Errorf("--%s-port: %d is the port of the %s too; every service needs its own port",
 				e.Name, e.Port, other))
 		}
 		used[e.Port] = e.Title

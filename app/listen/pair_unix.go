@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// connectedPair returns the two ends of a connection inside the process.
+// connectedPair returns the two ends of a connection inside this process.
 func connectedPair() (a, b net.Conn, err error) {
-	syscall.ForkLock.RLock() // no child inherits them
+	syscall.ForkLock.RLock() // no child process may inherit the descriptors
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fds[0])

@@ -13,7 +13,7 @@ import (
 const codecVersion = 1
 
 // Append appends an encoded response, for stores outside of this process. It consists of the version, the outputs
-// (name, data type, shape, bytes) and the parameters. Every part has its length in front.
+// (name, data type, shape, bytes) and the parameters. The length precedes each part.
 func Append(b []byte, r *Response) []byte {
 	b = append(b, codecVersion)
 	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))
@@ -28,11 +28,12 @@ func Append(b []byte, r *Response) []byte {
 	return b
 }
 
-// Parse decodes the result of Append. The response's tensors are views of b, which may be any bytes. Errors: Internal.
+// Parse decodes the result of Append. The response's tensors are views of b. Errors: Internal if b is anything else.
 func Parse(b []byte) (*Response, error) {
 	p := parser{b: b}
 	if v := p.byte(); v != codecVersion {
-		return nil, status.Errorf(status.Internal, "a kept response has the format %d; %d is known", v, codecVersion)
+		return nil, status.Errorf(status.Internal, "a stored response has the format %d; this server reads %d", v,
+			codecVersion)
 	}
 	r := &Response{}
 	for range p.count() {
@@ -54,7 +55,7 @@ func Parse(b []byte) (*Response, error) {
 	}
 	if p.bad || len(p.b) != 0 {
 		return nil, status.Errorf(status.Internal,
-			"a kept response of %d bytes is cut off or has bytes too many", len(b))
+			"a stored response of %d bytes is truncated or has extra bytes", len(b))
 	}
 	return r, nil
 }

@@ -6,8 +6,8 @@ import (
 	"nereid/engine/status"
 )
 
-// errManyResponses is the answer of generate if a model gives none or several responses. Triton sends it with status
-// 200, so that clients take it for a result.
+// errManyResponses is the answer of generate to a model with no response or several. Triton sends it with status 200,
+// and clients take it for a result.
 func errManyResponses() error {
 	return status.New(status.InvalidArg, "generate expects model to produce exactly 1 response, "+
 		"use generate stream for model that generates various number of responses")
@@ -47,7 +47,7 @@ func generateStream(s *Server, x *exchange) error {
 	return s.startStream(x, r, tensorjson.AppendGenerated)
 }
 
-// readGenerate reads a generate request and hands it to the engine. The caller must release it.
+// readGenerate reads a generate request and starts it. The caller must release it.
 func (s *Server) readGenerate(x *exchange) (*infer.Request, error) {
 	model, version, err := s.target(x)
 	if err != nil {

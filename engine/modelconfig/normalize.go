@@ -14,7 +14,7 @@ const DefaultSequenceIdleMicroseconds = 1_000_000
 type NormalizeOptions struct {
 	// GPUs are the IDs of the GPUs that models may use, ascending. None: KIND_AUTO is KIND_CPU.
 	GPUs []int32
-	// CPUOnly says that the backend cannot use GPUs: KIND_AUTO is KIND_CPU.
+	// CPUOnly: the backend cannot use GPUs, and KIND_AUTO is KIND_CPU.
 	CPUOnly bool
 	// PreferredGroups are the instance groups that the backend prefers where the configuration leaves kind, count or
 	// GPUs open. The first one that the machine can satisfy is used.
@@ -22,8 +22,8 @@ type NormalizeOptions struct {
 }
 
 // Normalize fills in the defaults that Triton shows in /config: version policy latest 1, preferred batch size
-// max_batch_size, sequence idle time 1 s and pinned memory on. It also makes one instance group, with its name, kind,
-// count and GPUs. It changes cfg in place and is idempotent. Call it after Complete.
+// max_batch_size, sequence idle time 1 s and pinned memory on. A configuration without instance groups gets one. Each
+// group gets a name, a kind, a count and GPUs. It changes cfg in place and is idempotent. Call it after Complete.
 func Normalize(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
 		cfg.VersionPolicy = &inferencepb.ModelVersionPolicy{PolicyChoice: &inferencepb.ModelVersionPolicy_Latest_{

@@ -427,7 +427,7 @@ func (p *parser) mapEntry(m protoreflect.Map, fd protoreflect.FieldDescriptor, p
 		case f.Number() == key.Number():
 			p.needColon(colon, name)
 			where := p.tok.pos
-			if s, ok := p.unplaced(key, path); ok {
+			if s, ok := p.scalarValue(key, path); ok {
 				k, haveKey = s.MapKey(), true
 				p.place(entry(), at)
 				p.place(entry()+".key", where)

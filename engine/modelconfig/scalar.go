@@ -13,11 +13,11 @@ import (
 // scalar reads one scalar of the field's kind and records its position under path.
 func (p *parser) scalar(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
 	p.place(path, p.tok.pos)
-	return p.unplaced(fd, path)
+	return p.scalarValue(fd, path)
 }
 
-// unplaced is scalar without recording the position; path is for faults only.
-func (p *parser) unplaced(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
+// scalarValue is scalar without recording the position; path is for faults only.
+func (p *parser) scalarValue(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
 	if p.tok.kind == tokBad {
 		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
 		p.skipBad()
@@ -70,7 +70,7 @@ func (p *parser) stringValue(fd protoreflect.FieldDescriptor, path string) (prot
 		p.advance()
 	}
 	s := b.String()
-	if p.tok.kind == tokBad && strings.HasPrefix(p.tok.text, `"`) { // a continuation that is not closed
+	if p.tok.kind == tokBad && strings.HasPrefix(p.tok.text, `"`) { // the next part of the string is not closed
 		return p.wrong(p.tok.pos, path, "", "%s", p.tok.msg)
 	}
 	if !utf8.ValidString(s) {
@@ -131,7 +131,7 @@ func (p *parser) boolValue(fd protoreflect.FieldDescriptor, path string) (protor
 	return protoreflect.ValueOfBool(b), true
 }
 
-// number takes an optional minus. It returns the text of the following token with the minus, and its kind.
+// number skips an optional minus. It returns the text of the token after it, with the minus, and its kind.
 func (p *parser) number() (text string, kind tokenKind) {
 	sign := ""
 	if p.tok.is('-') {
@@ -197,7 +197,7 @@ func (p *parser) floatValue(fd protoreflect.FieldDescriptor, path string) (proto
 	return protoreflect.ValueOfFloat64(f), true
 }
 
-// parseFloat reads a number, inf, infinity or nan. Numbers too large are infinite, as in protobuf.
+// parseFloat reads a number, inf, infinity or nan. Numbers that are too large are infinite, as in protobuf.
 func parseFloat(text string, kind tokenKind) (f float64, ok bool) {
 	abs, minus := strings.CutPrefix(text, "-")
 	switch kind {
@@ -212,7 +212,7 @@ func parseFloat(text string, kind tokenKind) (f float64, ok bool) {
 		}
 	case tokInt, tokFloat:
 		if len(abs) > 1 && abs[0] == '0' && kind == tokInt {
-			return 0, false // octal and hexadecimal are for integers
+			return 0, false // octal and hexadecimal forms are for integers only
 		}
 		var err error
 		f, err = strconv.ParseFloat(strings.TrimRight(abs, "fF"), 64)

@@ -40,7 +40,7 @@ func (c signatureChecker) check() {
 			missing = append(missing, io.Name)
 		}
 	}
-	if len(missing) > 0 && len(given) != required { // with equal numbers, the unexpected names have been reported
+	if len(missing) > 0 && len(given) != required { // if the numbers are equal, wrong names have been reported above
 		c.err("input", "add the inputs "+strings.Join(missing, ", "),
 			"unable to load model '%s', configuration expects %d inputs, model provides %d", c.cfg.Name, len(given),
 			required)
@@ -94,7 +94,7 @@ func (c signatureChecker) compareShape(t modelTensor, io IO, path string) {
 				"unable to load model '%s', configuration expects model provides input with "+
 					"shape [-1]  for ragged input '%s', model provides %s", c.cfg.Name, name, model)
 		}
-	case !isInput && hasBatchOutput(c.cfg, name): // its shape is that of an input
+	case !isInput && hasBatchOutput(c.cfg, name): // it has the shape of an input
 	case len(io.Dims) == 0:
 		if slices.ContainsFunc(dims, func(d int64) bool { return d != 1 }) {
 			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]",
@@ -128,8 +128,8 @@ func hasBatchOutput(cfg *inferencepb.ModelConfig, name string) bool {
 }
 
 // fits reports whether the model accepts a shape of the configuration: the rank is the same, and the dimensions are
-// equal where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses. A
-// configuration cannot have the dimension 0, so it has -1 for it.
+// equal where the model's is fixed. exact: all dimensions must be equal. This is for outputs, whose shape the model
+// chooses. A configuration cannot contain the dimension 0 and has -1 instead.
 func fits(config, model []int64, exact bool) bool {
 	if len(config) != len(model) {
 		return false
@@ -171,11 +171,11 @@ func (c signatureChecker) shapeFix(dims, model []int64, reshaped bool) string {
 }
 
 func names(list []IO) []string {
-	names := make([]string, len(list))
+	all := make([]string, len(list))
 	for i, io := range list {
-		names[i] = io.Name
+		all[i] = io.Name
 	}
-	return names
+	return all
 }
 
 // ioNames lists names as Triton does: sorted, with commas.

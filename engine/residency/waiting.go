@@ -18,11 +18,11 @@ type Waiting struct {
 }
 
 // Add adds a request for a model, and takes a reference on it. first says that no load of the model is under way: the
-// caller loads it and then calls Take. Errors: Unavailable when too many requests wait.
+// caller then loads it and calls Take. Errors: Unavailable when too many requests wait.
 func (w *Waiting) Add(name string, r *infer.Request) (first bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all, under := w.requests[name]
+	all, loading := w.requests[name]
 	if len(all) >= maxWaiting {
 		return false, status.Errorf(status.Unavailable,
 			"%d requests wait for model '%s' to be loaded; try again later", maxWaiting, r.ModelName)
@@ -31,10 +31,10 @@ func (w *Waiting) Add(name string, r *infer.Request) (first bool, err error) {
 		w.requests = map[string][]*infer.Request{}
 	}
 	w.requests[name] = append(all, r.Retain())
-	return !under, nil
+	return !loading, nil
 }
 
-// Take removes and returns the requests for a model. The references on them become the caller's.
+// Take removes and returns the requests for a model. The caller releases them.
 func (w *Waiting) Take(name string) []*infer.Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 // Authority signs certificates.
 type Authority struct {
-	// Pool has the authority, for those that trust it.
+	// Pool contains the authority, for clients and servers that trust it.
 	Pool *x509.CertPool
 	// PEM is its certificate.
 	PEM  []byte
@@ -29,11 +29,10 @@ type Authority struct {
 
 // Leaf describes a certificate. The zero value is valid now, for 127.0.0.1 and localhost.
 type Leaf struct {
-	Hosts    []string // names and addresses
-	Expired  bool
-	NotYet   bool
-	Name     string // common name
-	Lifetime time.Duration
+	Hosts   []string // names and addresses
+	Expired bool
+	NotYet  bool   // it becomes valid in a minute
+	Name    string // common name
 }
 
 // NewAuthority makes a new authority.
@@ -96,7 +95,7 @@ func (a *Authority) Issue(t testing.TB, l Leaf) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// Pair is Issue for a client of package tls.
+// Pair is Issue, with the result in the form of package tls.
 func (a *Authority) Pair(t testing.TB, l Leaf) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Issue(t, l))
@@ -106,7 +105,7 @@ func (a *Authority) Pair(t testing.TB, l Leaf) tls.Certificate {
 	return pair
 }
 
-// Write issues a certificate into dir as cert.pem and key.pem, with the authority's own as root.pem.
+// Write issues a certificate into dir as cert.pem and key.pem, with the certificate of the authority as root.pem.
 func (a *Authority) Write(t testing.TB, dir string, l Leaf) (cert, key, root string) {
 	t.Helper()
 	c, k := a.Issue(t, l)

@@ -23,11 +23,11 @@ var (
 )
 
 const (
-	// idleSettle is how long a server may take to free what it needed for the requests.
+	// idleSettle is how long a server may take to free the memory that the requests needed.
 	idleSettle = 8 * time.Second
-	// idleAsked is the number of requests that are sent one after the other.
-	idleAsked  = 101
-	idleHealth = "GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+	// idleRequests is the number of requests that are sent one after the other.
+	idleRequests = 101
+	idleHealth   = "GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 )
 
 // connection is one connection to a server. Its first request may open it.
@@ -36,14 +36,15 @@ type connection interface {
 	Close() error
 }
 
-// runIdle opens many connections to a server of ours, sends a request over each, and leaves them idle.
+// runIdle opens many connections to a Nereid server, sends a request over each, and leaves them idle. It measures their
+// memory, and the time of requests over old and new ones.
 func (b *bench) runIdle(ctx context.Context) error {
-	http := func(addr string) (connection, error) {
+	dialHTTP := func(addr string) (connection, error) {
 		c, err := net.Dial("tcp", addr)
 		return httpConnection{c}, err
 	}
-	grpc := func(addr string) (connection, error) { return client.NewGRPC(addr, client.GRPCOptions{}) }
-	return errors.Join(b.measureIdle(ctx, "http", 10_000, http), b.measureIdle(ctx, "grpc", 1_000, grpc))
+	dialGRPC := func(addr string) (connection, error) { return client.NewGRPC(addr, client.GRPCOptions{}) }
+	return errors.Join(b.measureIdle(ctx, "http", 10_000, dialHTTP), b.measureIdle(ctx, "grpc", 1_000, dialGRPC))
 }
 
 func (b *bench) measureIdle(ctx context.Context, proto string, n int, dial func(string) (connection, error)) error {
@@ -85,7 +86,7 @@ func (b *bench) measureIdle(ctx context.Context, proto string, n int, dial func(
 	name := fmt.Sprintf("idle-%s, %d connections", proto, n)
 	b.results.add(name, 0, value{idleMemory, (after.RSSMB - before.RSSMB) * 1e3 / float64(n)})
 	old, err := timed(func(i int) error {
-		_, err := conns[i*(n/idleAsked)].Live(ctx)
+		_, err := conns[i*(n/idleRequests)].Live(ctx)
 		return err
 	})
 	if err != nil {
@@ -93,13 +94,13 @@ func (b *bench) measureIdle(ctx context.Context, proto string, n int, dial func(
 	}
 	b.results.add(name, 0, old...)
 	fresh, err := timed(func(int) error { return open() })
-	b.results.add(name+", a request on a new one", 0, fresh...)
+	b.results.add(name+", a request over a new one", 0, fresh...)
 	return errors.Join(err, ctx.Err())
 }
 
-// timed sends requests one after the other.
+// timed measures requests that are sent one after the other.
 func timed(request func(i int) error) ([]value, error) {
-	took := make([]time.Duration, idleAsked)
+	took := make([]time.Duration, idleRequests)
 	for i := range took {
 		begin := time.Now()
 		if err := request(i); err != nil {
@@ -111,10 +112,10 @@ func timed(request func(i int) error) ([]value, error) {
 	return []value{{idleMedian, milliseconds(took[len(took)/2])}, {idleMost, milliseconds(took[len(took)-1])}}, nil
 }
 
-// httpConnection is an HTTP/1.1 connection that needs little memory here.
+// httpConnection is an HTTP/1.1 connection that needs little memory in this process.
 type httpConnection struct{ net.Conn }
 
-// Live asks whether the server is ready.
+// Live reports whether the server is ready.
 func (c httpConnection) Live(context.Context) (bool, error) {
 	if _, err := io.WriteString(c, idleHealth); err != nil {
 		return false, err

@@ -39,7 +39,8 @@ func appendParameters(b []byte, params []infer.Parameter) []byte {
 	return append(b, '}')
 }
 
-// appendFloat writes a number so that it is not read as an integer. What JSON cannot represent is null.
+// appendFloat writes a number in a form that is not read as an integer. NaN and infinity, which JSON does not have, are
+// null.
 func appendFloat(b []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(b, "null"...)
@@ -100,7 +101,7 @@ func parseParameters(b []byte, params []infer.Parameter) ([]infer.Parameter, err
 		return params, status.Errorf(status.Internal, "parameters: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return params, status.New(status.Internal, "parameters go on after their JSON object")
+		return params, status.New(status.Internal, "there is something after the JSON object of the parameters")
 	}
 	return params, nil
 }
@@ -115,7 +116,7 @@ func setNumber(p *infer.Parameter, v string) {
 		return
 	}
 	f, err := strconv.ParseFloat(v, 64)
-	if err != nil { // out of range: the nearest number
+	if err != nil { // out of range: use the nearest number
 		f = math.Copysign(math.MaxFloat64, f)
 	}
 	p.Kind, p.Float = infer.FloatParameter, f

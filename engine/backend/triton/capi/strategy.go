@@ -29,7 +29,7 @@ func OpenStrategy(path string, sonames []string, backend string, s Setup) (*Stra
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "the batching strategy %s cannot be opened: %w", path, err)
 	}
-	x := &Strategy{c: (*C.nt_strategy)(C.must_have(C.calloc(1, C.sizeof_nt_strategy)))} // until the process ends
+	x := &Strategy{c: (*C.nt_strategy)(C.must_have(C.calloc(1, C.sizeof_nt_strategy)))} // freed when the process exits
 	if !C.nt_find_strategy(handle, x.c) {
 		return nil, status.Errorf(status.InvalidArg,
 			"%s does not define all required custom batching functions for model %s", path, s.Name)
@@ -41,8 +41,8 @@ func OpenStrategy(path string, sonames []string, backend string, s Setup) (*Stra
 	return x, goError(C.nt_strategy_initialize(x.c, x.m))
 }
 
-// Include asks for requests until one is refused, and returns how many joined the batch. With begin, or if there is no
-// batch, one begins before. Errors are those of the library; a request that has one is refused.
+// Include asks for requests until one is refused, and returns how many joined the batch. If begin is set or no batch is
+// open, it first begins a batch. Errors are those of the library; a request that causes one is refused.
 func (s *Strategy) Include(begin bool, records []byte) (n int, err error) {
 	var errs []error
 	if begin {

@@ -15,10 +15,10 @@ import (
 	"nereid/engine/repo"
 )
 
-// isScores says whether an output has a number for each class, by the names that the converters give it.
+// isScores reports whether an output has a number for each class. Converters give such an output this name.
 func isScores(out *inferencepb.ModelOutput) bool { return out.Name == "probabilities" }
 
-// configure writes the configuration of a model folder. s is what was converted.
+// configure writes the configuration of the model folder dir. s is the model that was converted.
 func (o *converter) configure(ctx context.Context, s source, dir string) error {
 	if cfg, err := changedConfig(s); err != nil || cfg != nil {
 		return errors.Join(err, o.copyConfig(cfg, s.file, dir))
@@ -47,7 +47,7 @@ func (o *converter) configure(ctx context.Context, s source, dir string) error {
 	return os.WriteFile(filepath.Join(dir, repo.ConfigName), []byte(text), 0o644)
 }
 
-// configOf returns the configuration of the model folder that a file MODEL/VERSION/FILE is in; nil: it is in none.
+// configOf returns the configuration that belongs to a file MODEL/VERSION/FILE; nil: there is none.
 func configOf(file string) (*inferencepb.ModelConfig, error) {
 	path := filepath.Join(filepath.Dir(filepath.Dir(file)), repo.ConfigName)
 	text, err := os.ReadFile(path)
@@ -61,7 +61,7 @@ func configOf(file string) (*inferencepb.ModelConfig, error) {
 	return cfg, faults.Err()
 }
 
-// copyConfig writes the configuration of the model that was converted, and its labels. The tensors are the same.
+// copyConfig writes the configuration and the labels of the model that was converted, whose tensors stay the same.
 func (o *converter) copyConfig(cfg *inferencepb.ModelConfig, file, dir string) error {
 	if cfg == nil {
 		return nil
@@ -88,7 +88,7 @@ func (o *converter) copyConfig(cfg *inferencepb.ModelConfig, file, dir string) e
 	return os.WriteFile(filepath.Join(dir, repo.ConfigName), []byte(modelconfig.Format(cfg)), 0o644)
 }
 
-// changedConfig returns the configuration that a changed ONNX model keeps; nil: there is none.
+// changedConfig returns the configuration of an ONNX model that was changed and not converted; nil: there is none.
 func changedConfig(s source) (*inferencepb.ModelConfig, error) {
 	if s.kind != kindONNX {
 		return nil, nil
