@@ -1,5 +1,6 @@
 // Functions of a model.
 import type { Model } from "./api.gen";
+import { t } from "./i18n/index.svelte";
 
 /** False if only the folder of a model is known: its configuration has errors, or names no backend. */
 export const configured = (m: Model) => m.ensemble || m.backend !== "" || m.platform !== "" || m.inputs.length > 0 || m.outputs.length > 0;
@@ -10,6 +11,19 @@ export function ensembleSteps(effective: unknown): string[] {
   const step = field(scheduling, "step");
   if (!Array.isArray(step)) return [];
   return [...new Set(step.map((s) => field(s, "model_name")).filter((n) => typeof n === "string"))];
+}
+
+/** Says how a configuration batches requests. */
+export function batching(config: Pick<Model, "maxBatchSize" | "dynamicBatching">): string {
+  if (config.maxBatchSize === 0) return t("overview.noBatching");
+  return t(config.dynamicBatching ? "overview.dynamicBatching" : "overview.batching", { n: config.maxBatchSize });
+}
+
+/** The versions that may be a candidate, in order: those that are not served. others are versions without a state. */
+export function candidates(model: Model, others: readonly string[]): string[] {
+  const idle = model.versions.filter((v) => v.state === "UNAVAILABLE").map((v) => v.version);
+  const unknown = others.filter((n) => !model.versions.some((v) => v.version === n));
+  return [...idle, ...unknown].sort((a, b) => Number(a) - Number(b));
 }
 
 function field(of: unknown, name: string): unknown {
