@@ -207,7 +207,7 @@ func TestModelsThatEndTheServerAreTakenBack_A023_B28(t *testing.T) {
 				return versions("m", 1)(c) && exists(folder)
 			})
 		} else {
-			r.wait("a", "a refusal", state("m", "REFUSED", "ended 2 times"))
+			r.wait("a", "a refusal", state("m", "REFUSED", "exited 2 times"))
 		}
 		a.stop()
 	}
