@@ -5,7 +5,7 @@ import DiffView from "./DiffView.svelte";
 import EventTable from "./EventTable.svelte";
 import FaultList from "./FaultList.svelte";
 import Keys from "./Keys.svelte";
-import Status from "./Status.svelte";
+import LoadStatus from "./LoadStatus.svelte";
 
 afterEach(cleanup);
 
@@ -62,16 +62,16 @@ describe("DiffView", () => {
   });
 });
 
-describe("Status", () => {
+describe("LoadStatus", () => {
   it("offers to try again after an error", async () => {
     const retry = vi.fn();
-    render(Status, { busy: false, error: "no answer", ready: true, retry });
+    render(LoadStatus, { busy: false, error: "no answer", ready: true, retry });
     await fireEvent.click(screen.getByRole("button"));
     expect(retry).toHaveBeenCalledOnce();
     expect(screen.getByRole("alert").textContent).toContain("no answer");
   });
   it("says that it loads, but not over what is there", async () => {
-    const { rerender } = render(Status, { busy: true, error: null, ready: false, retry: vi.fn() });
+    const { rerender } = render(LoadStatus, { busy: true, error: null, ready: false, retry: vi.fn() });
     expect(screen.getByRole("status")).toBeTruthy();
     await rerender({ ready: true });
     expect(screen.queryByRole("status")).toBeNull();
