@@ -97,7 +97,9 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 	}
 	m.folders(numbers)
 	versions := modelconfig.ChooseVersions(m.cfg.GetVersionPolicy(), numbers)
-	sigs := o.signatures(ctx, m, versions)
+	parameters := CheckParameters(m.cfg, o.backend(m.cfg.GetBackend()), m.pos)
+	m.take(parameters)
+	sigs := o.signatures(ctx, m, versions, parameters.Err() == nil)
 	if o.AutoComplete {
 		for _, n := range slices.Backward(versions) {
 			if sigs[n] != nil {
@@ -165,29 +167,24 @@ func (m *model) folders(numbers []int64) {
 				"call it "+strconv.FormatInt(n, 10))
 		}
 	}
-	ensemble := m.cfg.GetEnsembleScheduling() != nil
-	switch {
-	case len(numbers) == 0 && ensemble:
-		m.fault(modelconfig.SeverityError, "", "there is no version folder", "make an empty folder called 1")
-	case len(numbers) == 0:
-		m.fault(modelconfig.SeverityError, "", "there is no version folder",
-			"put the model's files into a folder called 1")
-	case len(modelconfig.ChooseVersions(m.cfg.GetVersionPolicy(), numbers)) == 0:
-		var there []string
-		for _, n := range numbers {
-			there = append(there, strconv.FormatInt(n, 10))
+	if len(numbers) == 0 {
+		fix := "put the model's files into a folder called 1"
+		if m.cfg.GetEnsembleScheduling() != nil {
+			fix = "make an empty folder called 1"
 		}
-		m.fault(modelconfig.SeverityError, "version_policy", "the version policy leaves no version to serve",
-			"choose among those that are there: "+strings.Join(there, ", "))
+		m.fault(modelconfig.SeverityError, "", "there is no version folder", fix)
 	}
+	m.take(CheckVersions(m.cfg, numbers, m.pos))
 }
 
-// signatures reads the model files, if the backend can do so without running them.
-func (o *Options) signatures(ctx context.Context, m *model, versions []int64) map[int64]*modelconfig.Signature {
+// signatures reads the model files, if the backend can do so without running them. Without read it only looks whether
+// they are there: a backend that refuses parameters would say so again for each file.
+func (o *Options) signatures(ctx context.Context, m *model, versions []int64, read bool,
+) map[int64]*modelconfig.Signature {
 	b := o.backend(m.cfg.GetBackend())
 	sigs := map[int64]*modelconfig.Signature{}
 	for _, n := range versions {
-		if !m.file(n) {
+		if !m.file(n) || !read {
 			continue
 		}
 		ac, can := b.(backend.AutoCompleter)

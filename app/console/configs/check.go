@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"nereid/app/console/catalog"
+	"nereid/app/inspect"
 	"nereid/engine/backend"
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
@@ -106,7 +107,7 @@ func (c *Checker) Check(ctx context.Context, name, folder string, text *string) 
 		o.Backends = append(o.Backends, c.Libraries()...)
 	}
 	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
-	c.checkParameters(d)
+	d.faults = append(d.faults, inspect.CheckParameters(cfg, c.backend(cfg.GetBackend()), d.pos)...)
 	d.checkVersions(numbers)
 	c.checkSteps(d, key)
 	c.checkSupported(d)
@@ -149,48 +150,15 @@ func (c *Checker) checkSupported(d *Checked) {
 	d.faults = append(d.faults, f)
 }
 
-// checkParameters adds what the backend says about the model's parameters.
-func (c *Checker) checkParameters(d *Checked) {
-	validator, ok := c.backend(d.Config.GetBackend()).(backend.ParameterValidator)
-	if !ok {
-		return
-	}
-	for _, r := range validator.ValidateParameters(d.Config) {
-		if !r.Refused && slices.Contains(lifecycle.Parameters(), r.Name) {
-			continue
-		}
-		path := "parameters[" + strconv.Quote(r.Name) + "]"
-		fix, place := "", path
-		if r.Refused {
-			place = path + ".string_value"
-		} else if s := modelconfig.Suggest(r.Name, slices.Concat(r.Known, lifecycle.Parameters())); s != "" {
-			fix, place = "did you mean "+strconv.Quote(s)+"?", path+".key"
-		}
-		prefix := "parameter " + strconv.Quote(r.Name) + " "
-		f := d.fault(place, prefix+strings.TrimPrefix(r.Text, prefix), fix)
-		f.Path = path
-		if !r.Refused {
-			f.Severity = modelconfig.SeverityWarning
-		}
-		d.faults = append(d.faults, f)
-	}
-}
-
 // checkVersions adds a fault if the version policy selects none of the existing versions, unless another fault reports
 // the policy. A folder without versions is no fault of the text.
 func (d *Checked) checkVersions(existing []int64) {
 	reported := slices.ContainsFunc(d.faults.Errors(), func(f modelconfig.Fault) bool {
 		return strings.HasPrefix(f.Path, "version_policy")
 	})
-	if reported || len(existing) == 0 || len(modelconfig.ChooseVersions(d.Config.GetVersionPolicy(), existing)) > 0 {
-		return
+	if !reported {
+		d.faults = append(d.faults, inspect.CheckVersions(d.Config, existing, d.pos)...)
 	}
-	words := make([]string, len(existing))
-	for i, n := range existing {
-		words[i] = strconv.FormatInt(n, 10)
-	}
-	d.faults = append(d.faults, d.fault("version_policy", "the version policy leaves no version to serve",
-		"choose among those that are there: "+strings.Join(words, ", ")))
 }
 
 func (d *Checked) fault(path, message, fix string) modelconfig.Fault {
