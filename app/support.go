@@ -33,7 +33,7 @@ func (s *server) support(ctx context.Context, w io.Writer) error {
 	models := s.engine.Models()
 	for _, m := range models {
 		if c := catalog.Running(m); c != nil {
-			fmt.Fprintf(&configs, "# %s\n%s\n", m.Name, support.Config(c))
+			fmt.Fprintf(&configs, "# %s\n%s\n", m.Name, support.RedactedConfig(c))
 		}
 	}
 	lines, _, _ := s.logControl.Lines(0)

@@ -94,8 +94,8 @@ func Crash(dataDir string) Part {
 		Write: func(w io.Writer) error { return copyCrash(w, dataDir) }}
 }
 
-// Config returns a model's configuration as text, without the values of its parameters: users put keys there.
-func Config(c *inferencepb.ModelConfig) string {
+// RedactedConfig returns a model's configuration as text, without the values of its parameters: users put keys there.
+func RedactedConfig(c *inferencepb.ModelConfig) string {
 	c = proto.CloneOf(c)
 	for _, p := range c.GetParameters() {
 		p.StringValue = "..."

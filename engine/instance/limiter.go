@@ -246,7 +246,8 @@ func (s *Slot) giveBack() {
 	}
 }
 
-// dispatch grants the waiting slots, by turn, for which all resources are there. l.mu is held.
+// dispatch grants the waiting slots, in the order of their weighted turns, for which all resources are there. l.mu is
+// held.
 func (l *Limiter) dispatch() {
 	l.waiting = slices.DeleteFunc(l.waiting, func(s *Slot) bool {
 		free := true

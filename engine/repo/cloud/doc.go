@@ -5,6 +5,9 @@
 //	as://account/container/path   as://account.blob.core.windows.net/container/path
 //	as://http://host:port/account/container/path
 //
+// s3.go, gcs.go and azure.go use the providers' libraries, which sign the requests; credentials.go says where the keys
+// come from.
+//
 // Files that a load needs are copied to a local folder. Each content is downloaded once, also across restarts, and an
 // interrupted download continues where it ended. This package only lists and copies files; package repo interprets
 // them. Fetch starts goroutines and waits for them.
