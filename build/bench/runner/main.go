@@ -21,7 +21,7 @@ func main() {
 	flag.IntVar(&b.repeat, "repeat", 5, "interleaved pairs per case; medians are reported")
 	flag.Float64Var(&b.seconds, "seconds", 4, "measured window of one load")
 	flag.Func("clients", "numbers of clients instead of each case's own", b.setClients)
-	flag.StringVar(&b.report, "report", "", "folder for bench-DATE.md; empty: print only")
+	flag.StringVar(&b.report, "report", "", "folder for bench-DATE-TIME.md; empty: print only")
 	flag.StringVar(&b.work, "work", ".cache/bench", "folder for the reference and the repositories")
 	flag.StringVar(&b.binary, "nereid", "build/bin/nereid", "our server")
 	flag.StringVar(&b.loadgen, "loadgen", "build/bin/loadgen", "the load generator")
@@ -124,7 +124,7 @@ func (b *bench) run(ctx context.Context) error {
 	if err := os.MkdirAll(b.report, 0o755); err != nil {
 		return err
 	}
-	path := filepath.Join(b.report, "bench-"+started.Format("2006-01-02")+".md")
+	path := filepath.Join(b.report, "bench-"+started.Format("2006-01-02-1504")+".md")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
