@@ -68,7 +68,7 @@ func (l *Log) begin(protocol string, client net.Addr, received infer.Stamp) *Act
 
 // id returns the ID of a request that began at a moment.
 func (l *Log) id(began infer.Stamp) int64 {
-	at := began.Time().UnixMicro()
+	at := began.TimeAsKnown().UnixMicro()
 	for {
 		last := l.last.Load()
 		if id := max(at, last+1); l.last.CompareAndSwap(last, id) {
