@@ -19,6 +19,7 @@ import (
 	"nereid/app/certs"
 	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/datadir"
 	"nereid/app/listen"
 	"nereid/app/options"
 	"nereid/app/requestlog"
@@ -96,7 +97,7 @@ func (s *server) openCapture(ctx context.Context) (err error) {
 		return nil
 	}
 	s.capture, err = capture.New(ctx, capture.Options{Log: s.fronts.requests, Store: s.store,
-		Folder: s.data.Join("captures"), Memory: s.fronts.memory, Errors: s.log})
+		Folder: datadir.Captures(s.data.Path), Memory: s.fronts.memory, Errors: s.log})
 	return err
 }
 

@@ -56,7 +56,7 @@ func commands() []command.Command {
 			Help: "convert a trained model to ONNX and compare the two; see nereid convert --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
-		{Names: []string{"inspect"}, Args: "...", Run: admin.Inspect,
+		{Names: []string{"inspect"}, Args: "...", Run: inspectModel,
 			Help: "say what is in an ONNX model and where its time goes; see nereid inspect --help"},
 		{Names: []string{"config"}, Args: "generate|show", Run: admin.Config,
 			Help: "write a config.pbtxt from a model, or show the options; see nereid config --help"},

@@ -70,6 +70,9 @@ func Open(path string) (*Dir, error) {
 // Join returns a path inside the folder.
 func (d *Dir) Join(name string) string { return filepath.Join(d.Path, name) }
 
+// Captures is where a data folder has the captured contents of requests.
+func Captures(path string) string { return filepath.Join(path, "captures") }
+
 // Python is where a data folder holds what the Python backend needs, such as environments.
 func Python(path string) string { return filepath.Join(path, "runtime", "python") }
 

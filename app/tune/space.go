@@ -147,6 +147,32 @@ func (s *Space) Changes(c Candidate) []Change {
 	return out
 }
 
+// Singles are the configurations that differ from the present one in one field. A larger batch size has no effect
+// without dynamic batching: where the present configuration has none, the two are changed together.
+func (s *Space) Singles() (out []Candidate) {
+	last := len(s.Axes) - 1
+	for i := range s.Axes[:last] {
+		a := &s.Axes[i]
+		batching := slices.IndexFunc(s.Axes, func(b Axis) bool { return b.Model == a.Model && b.Field == Delay })
+		for j := range a.Values {
+			if j == a.Start {
+				continue
+			}
+			c := s.Start()
+			c[i] = j
+			if a.Field == MaxBatch && batching >= 0 && s.Value(c, batching) == NoBatching {
+				on := slices.IndexFunc(s.Axes[batching].Values, func(v int) bool { return v != NoBatching })
+				if on < 0 || j < a.Start {
+					continue
+				}
+				c[batching] = on
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // Size is the number of candidates that Brute measures.
 func (s *Space) Size() int {
 	n, present := 1, false

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from harness import BINARY, REFERENCE, ROOT, Server
+from harness import BINARY, REFERENCE, ROOT, Server, until
 
 pytestmark = [pytest.mark.convert, pytest.mark.skipif(REFERENCE, reason="a command of nereid")]
 DATA = ROOT / ".cache/convert"  # the environment with the converters is made once
@@ -168,6 +168,32 @@ def test_calibration_from_saved_requests_and_pictures(tmp_path):
         ready = dict.fromkeys(("digits", "digits_int8", "mlp_int8"), "READY")
         assert {name: state for (name, _), (state, _) in s.index().items()} == ready
         images = pictures(100, seed=4)
+        assert (infer(s, "digits_int8", images) == infer(s, "digits", images)).mean() >= 0.97
+
+
+def test_calibration_from_captured_requests(tmp_path):
+    """What clients sent while the capture was on calibrates. It becomes no golden request."""
+    python = tmp_path / "data/runtime/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(DATA / "runtime/python")
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository/digits").symlink_to(SAMPLES / "digits")
+    order = ["--json", "--int8", "--inputs=captured:digits", f"--data-dir={tmp_path}/data"]
+    file = SAMPLES / "digits/1/model.onnx"
+    assert "no whole request of the model digits is captured" in convert(tmp_path, file, *order, status=1)
+    with Server(tmp_path / "repository", tmp_path, wait="ready") as s:
+        def capture(method, body=None):
+            return s.request(method, "/api/models/digits/capture", body, {"X-Nereid": "1"}, s.ui.removeprefix("http://")).json
+        capture("PUT", json.dumps({"on": True}))
+        for at in range(0, 64, 16):
+            infer(s, "digits", pictures(64, seed=5)[at:at + 16])
+        until(lambda: capture("GET")["kept"] == 4, 60, "the requests are not captured", s.log)
+        made = json.loads(convert(tmp_path, file, *order))  # while the server runs
+    assert made["rows"] == 64 and not made["made"] and made["outputs"][0]["same"] >= 63, made
+    assert sorted(os.listdir(tmp_path / "models/digits_int8")) == ["1", "config.pbtxt", "labels.txt", "report.json"]
+    (tmp_path / "models/digits").symlink_to(SAMPLES / "digits")
+    with Server(tmp_path / "models", tmp_path / "second", wait="ready") as s:
+        images = pictures(100, seed=6)
         assert (infer(s, "digits_int8", images) == infer(s, "digits", images)).mean() >= 0.97
 
 

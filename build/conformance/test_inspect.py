@@ -1,11 +1,12 @@
 """nereid inspect and the page's route: what is in an ONNX file, and where its time goes."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 
-from harness import BINARY, REFERENCE, ROOT, Server
+from harness import BINARY, REFERENCE, ROOT, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="Triton has no page")
 
@@ -70,3 +71,48 @@ def test_F052_the_graph_of_a_file(server):
     assert {"name": "pads", "value": "[2, 2, 2, 2]"} in conv["attributes"], conv["attributes"]
     words = server.request("GET", "/api/models/words/graph", None, {}, server.ui.removeprefix("http://"))
     assert words.status == 501 and "this is for ONNX models" in words.error
+
+
+def test_changes_are_measured_and_one_is_applied(tmp_path):
+    """The card's button measures every change alone. One of them is then the configuration that serves."""
+    shutil.copytree(ROOT / "models-sample/digits", tmp_path / "models/digits")
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        def page(method, path, body=None):
+            answer = s.request(method, f"/api/models/digits/tunings{path}", json.dumps(body) if body else None, {"X-Nereid": "1"},
+                               s.ui.removeprefix("http://"))
+            assert answer.status in (200, 202), answer
+            return answer.json
+
+        started = page("POST", "", {"search": "each", "windowMs": 50, "concurrency": "1", "maxBatchSizes": "present"})
+
+        def ended():
+            now = page("GET", f"/{started['id']}")
+            return now if now["state"] != "running" else None
+        done = until(ended, 300, "the tuning does not end", s.log)
+        assert done["state"] == "done" and not any(t["failed"] for t in done["trials"]), done
+        changes = [c["changes"] for c in done["configs"]]
+        assert changes[0] == [] and all(len(c) == 1 for c in changes[1:]), changes
+        fields = {c[0]["field"] for c in changes[1:]}
+        assert fields == {"max_queue_delay", "instance_count", "intra_op_threads"}, fields
+        assert all(t["rate"] > 0 and t["load"] == 1 for t in done["trials"]) and len(done["trials"]) == len(changes)
+        two = next(i for i, c in enumerate(changes) if c and (c[0]["field"], c[0]["to"]) == ("instance_count", 2))
+        saved = page("POST", f"/{done['id']}/apply", {"config": two})["saves"][0]
+        assert saved["outcome"] == "loaded", saved
+        assert s.get("/v2/models/digits/config").json["instance_group"][0]["count"] == 2
+
+
+def test_the_command_measures_changes(tmp_path):
+    shutil.copytree(ROOT / "models-sample/add_sub", tmp_path / "models/add_sub")
+    done = subprocess.run([BINARY, "inspect", "--measure", "--runs=0", "--json", f"--data-dir={tmp_path}/data",
+                           str(tmp_path / "models/add_sub")], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    got = json.loads(done.stdout)["suggestions"]
+    measured, precision = [x for x in got if "tune" in x["apply"]], [x for x in got if "convert" in x["apply"]]
+    assert measured and all(x["ratio"] > 0 and x["p99Ratio"] > 0 and "concurrency" in x["how"] for x in measured), measured
+    assert any(x["change"] == "instances 1 \u2192 2" for x in measured), measured
+    assert all("--apply" in x["apply"] and f"--model-repository={tmp_path}/models" in x["apply"] for x in measured)
+    assert [x["change"] for x in precision] == ["fp16", "int8"]
+    assert all("the converters are not installed" in x["failed"] for x in precision), "a measurement installs nothing"
+    file = subprocess.run([BINARY, "inspect", "--measure", "--runs=0", str(tmp_path / "models/add_sub/1/model.onnx")], text=True,
+                          capture_output=True)
+    assert file.returncode == 1 and "is no model folder" in file.stderr

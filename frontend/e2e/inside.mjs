@@ -26,7 +26,23 @@ export async function inside({ base, page, report, model }) {
     await page.getByText("FP32 [64, 2352]").or(page.getByText("FP32 [2352, 64]")).first().waitFor();
     await shot(page, "16-graph");
     await axe(page, report, "graph");
+    await page.getByText(/measured; at least .* expected/).waitFor();
     await page.goto(`${base}/#/models/words/inside`);
     await page.getByText("this is for ONNX models").waitFor();
+  });
+
+  await report.step("changes are measured one by one, beside the configuration that serves", async () => {
+    await page.goto(`${base}/#/models/${model}/inside`);
+    const card = page.getByRole("region", { name: "What would make it faster" });
+    await card.getByText("Not measured yet.").first().waitFor();
+    await card.getByRole("button", { name: "Measure changes" }).click();
+    await card.getByRole("row", { name: /→.*1 clients/ }).first().waitFor();
+    report.check((await card.getByRole("button", { name: "Apply" }).count()) === 0, "nothing is applied while it measures");
+    await card.getByRole("button", { name: "Stop" }).click();
+    await card.getByRole("button", { name: "Measure changes" }).waitFor();
+    report.check(await card.getByRole("row", { name: /→/ }).first().isVisible(), "what was measured stays");
+    await card.scrollIntoViewIfNeeded();
+    await shot(page, "16-suggestions");
+    await axe(page, report, "suggestions");
   });
 }

@@ -29,7 +29,7 @@ import (
 const inspectUsage = `Says what is in an ONNX model, and where its time goes on this machine.
 
 Usage:
-  nereid inspect [--runs=<number>] [--dim=<name>=<size>]... [--shape=<input>:<d1>,<d2>,...]... [--json]
+  nereid inspect [--measure] [--runs=<number>] [--dim=<name>=<size>]... [--shape=<input>:<d1>,<d2>,...]... [--json]
                  [--data-dir=<folder>] FILE|FOLDER
 
 FOLDER is a model folder, of which the newest version is taken, or a version folder. The model runs with random numbers,
@@ -38,12 +38,37 @@ dimension is 1, or what --dim says for its name in the file, or what --shape say
 
 The times of operators come from separate runs with ONNX Runtime's profiler, which makes runs slower. Operations (FLOP)
 are those of matrix products and convolutions.
+
+--measure also says what would make the model faster. FOLDER is then a model folder. Private servers measure its
+configuration, and every change of one value (batches, instances, threads), with 1 client and with 8. FP16 and INT8 are
+measured by conversions if nereid convert has installed its converters. Nothing is changed; each line has the command
+that applies it.
 `
 
-// Inspect runs "nereid inspect …".
-func Inspect(ctx context.Context, e *command.Env, args []string) int {
+// Suggestion is a change of a model that was measured beside the model as it is.
+type Suggestion struct {
+	// Change is of the configuration, or "fp16" or "int8".
+	Change string `json:"change"`
+	// How says under which conditions both were measured.
+	How string `json:"how"`
+	// Ratio is how many times as many rows per second there were. P99Ratio is of the latencies; 0: not measured.
+	Ratio    float64 `json:"ratio"`
+	P99Ratio float64 `json:"p99Ratio"`
+	// Differs says by how much answers differ if that is more than the tolerance.
+	Differs string `json:"differs"`
+	// Failed says why there are no figures.
+	Failed string `json:"failed"`
+	// Apply is a command.
+	Apply string `json:"apply"`
+}
+
+// Measurer measures changes of the model in a folder, whose newest version has the ONNX file.
+type Measurer func(ctx context.Context, e *command.Env, folder, file, dataDir string) ([]Suggestion, error)
+
+// Inspect runs "nereid inspect …". measure is for --measure.
+func Inspect(ctx context.Context, e *command.Env, args []string, measure Measurer) int {
 	flags := flag.NewFlagSet("nereid inspect", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "")
+	asJSON, measured := flags.Bool("json", false, ""), flags.Bool("measure", false, "")
 	dataDir := flags.String("data-dir", "", "")
 	o := onnxruntime.InspectOptions{Dims: map[string]int64{}, Shapes: map[string][]int64{}}
 	flags.IntVar(&o.Runs, "runs", 10, "")
@@ -74,15 +99,70 @@ func Inspect(ctx context.Context, e *command.Env, args []string) int {
 		fmt.Fprint(e.Stderr, "error: name one model, and at most 1000 runs\n\n"+inspectUsage)
 		return 2
 	}
-	report, err := inspectModel(ctx, e, *dataDir, flags.Arg(0), o)
+	var out struct {
+		*api.Inspection
+		Suggestions []Suggestion `json:"suggestions,omitempty"`
+	}
+	var err error
+	if out.Inspection, err = inspectModel(ctx, e, *dataDir, flags.Arg(0), o); err == nil && *measured {
+		out.Suggestions, err = suggest(ctx, e, flags.Arg(0), out.File, *dataDir, measure)
+	}
 	switch {
 	case err != nil:
 	case *asJSON:
-		err = json.NewEncoder(e.Stdout).Encode(report)
+		err = json.NewEncoder(e.Stdout).Encode(out)
 	default:
-		err = printInspection(e.Stdout, report)
+		err = errors.Join(printInspection(e.Stdout, out.Inspection), printSuggestions(e.Stdout, out.Suggestions))
 	}
 	return e.ExitStatus(err, "")
+}
+
+// suggest measures changes of a model folder.
+func suggest(ctx context.Context, e *command.Env, path, file, dataDir string, measure Measurer) ([]Suggestion, error) {
+	folder, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "").Numbers()) == 0 {
+		return nil, fmt.Errorf("--measure: %s is no model folder, such as models/digits", path)
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return nil, err
+	}
+	return measure(ctx, e, folder, file, dataDir)
+}
+
+// printSuggestions prints what was measured; those that gain most come first.
+func printSuggestions(w io.Writer, list []Suggestion) error {
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b Suggestion) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "\nCHANGE\tROWS/S\tP99\tMEASURED WITH")
+	for _, s := range list {
+		rate, p99, how := fmt.Sprintf("× %.2f", s.Ratio), "", s.How
+		if s.P99Ratio > 0 {
+			p99 = fmt.Sprintf("× %.2f", s.P99Ratio)
+		}
+		if s.Failed != "" {
+			rate, how = "–", s.Failed
+		}
+		if s.Differs != "" {
+			how += "; " + s.Differs
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(s.Change), rate, p99, printable(how))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	const worth = 1.1 // less may be noise
+	for _, s := range list {
+		if s.Ratio >= worth && s.Differs == "" {
+			fmt.Fprintf(w, "\nTo apply %s:\n  %s\n", printable(s.Change), printable(s.Apply))
+		}
+	}
+	return nil
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -41,7 +41,7 @@ The converters are installed into environments of their own in the data folder, 
 rows. The table shows by how much they differ, their sizes, and the time of one row. If a number differs by more than
 the tolerance, or a label differs, nothing is put into the repository. With --fp16 and --int8 the difference is a share
 of the output's largest value, and 99 % of the labels must be the same. The first rows become golden requests, which
-each version of the model must pass before it is served.
+each version of the model must pass before it is served. Captured requests do not, since they may be confidential.
 
 `
 
@@ -51,6 +51,7 @@ type converter struct {
 	source                            source
 	class, arguments                  string
 	inputs, scale                     string
+	confidential                      bool // inputs must not be kept
 	shapes                            []inputShape
 	fp16, int8, simplify, external    bool
 	opset                             int
@@ -70,8 +71,8 @@ func (o *converter) sections() []command.Section {
 		command.Opt("--data-dir", "FOLDER", "the server's data folder; default as of nereid serve", &o.dataDir),
 		command.Opt("--json", "", "prints JSON", &o.asJSON),
 	}}, {Title: "Rows to compare with, and to calibrate with", Options: []command.Option{
-		command.Opt("--inputs", "FILE", "rows: .npy, .npz, .csv, .json as for perf_analyzer, or a folder of pictures; "+
-			"default: made ones", &o.inputs),
+		command.Opt("--inputs", "FILE", "rows: .npy, .npz, .csv, .json as for perf_analyzer, a folder of pictures or of "+
+			"saved requests, or captured:MODEL, what the server captured of a model; default: made ones", &o.inputs),
 		command.Opt("--image-scale", "SCALE", "of pictures: unit (0 to 1), signed (-1 to 1), imagenet or none; "+
 			"default: none for UINT8, imagenet for colours of 160 pixels or more, else unit", &o.scale),
 	}}, {Title: "PyTorch", Options: []command.Option{
@@ -202,6 +203,11 @@ func (o *converter) convert(ctx context.Context, arg string) (err error) {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("a model %s is in %s already; choose another --name", o.name, o.repository)
 	}
+	forget, err := o.takeCaptured()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
 	hidden := folders.Hidden(o.repository)
 	defer func() { err = errors.Join(err, os.RemoveAll(hidden)) }()
 	dir, r, err := o.make(ctx, hidden)

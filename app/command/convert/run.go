@@ -44,6 +44,8 @@ type order struct {
 	External  bool         `json:"external"`
 	Opset     int          `json:"opset"`
 	Batched   *bool        `json:"batched"` // nil: as the graph says
+	// Confidential inputs become no golden request.
+	Confidential bool `json:"confidential"`
 }
 
 // make makes the model's folder below workspace, a folder that does not exist yet and that the caller removes.
@@ -55,7 +57,7 @@ func (o *converter) make(ctx context.Context, workspace string) (dir string, r a
 	s := o.source
 	job := order{Kind: s.kind, File: s.file, Class: s.class, Arguments: o.arguments, Shapes: o.shapes, Out: dir,
 		Inputs: o.inputs, Scale: o.scale, Tolerance: o.tolerance, Trust: o.trust, FP16: o.fp16, INT8: o.int8,
-		Simplify: o.simplify, External: o.external, Opset: o.opset}
+		Simplify: o.simplify, External: o.external, Opset: o.opset, Confidential: o.confidential}
 	if s.kind == kindONNX {
 		cfg, err := configOf(s.file)
 		if err != nil {

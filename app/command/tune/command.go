@@ -182,8 +182,11 @@ func (o *options) runSearch(ctx context.Context, t *tuner, stdout, stderr io.Wri
 		},
 	}
 	find := tune.Quick
-	if r.mode == "brute" {
+	switch r.mode {
+	case "brute":
 		find = tune.Brute
+	case "each":
+		find = tune.Each
 	}
 	r.found, err = find(ctx, s)
 	r.ended = time.Now()
@@ -207,8 +210,11 @@ func (o *options) checkShapes(loads []modelLoad) error {
 
 // maxTrials is the most measurements of a search.
 func (o *options) maxTrials(s *tune.Space) int {
-	if o.search.mode == "brute" {
+	switch o.search.mode {
+	case "brute":
 		return s.Size()
+	case "each":
+		return (1 + len(s.Singles())) * len(s.Axes[len(s.Axes)-1].Values)
 	}
 	return min(o.search.budget, s.Size())
 }

@@ -346,7 +346,7 @@ func TestTuneOptions(t *testing.T) {
 		{"--objective=speed", `objective "speed": want one of cpu_free_ram`},
 		{"--objective=throughput=x", `the weight "x" is no number`},
 		{"--latency-budget=-1", "want a min or a max above 0"},
-		{"--search=optuna", "want quick or brute"},
+		{"--search=optuna", "want quick, brute or each"},
 		{"--budget=0", "want 1 or more"},
 		{"--instance-kinds=tpu", `"tpu" is none of cpu, gpu`},
 		{"--max-batch-sizes=0", "is none of the whole numbers from 1"},

@@ -24,6 +24,17 @@ type lists struct {
 	rate                                       bool // load is requests per second
 }
 
+// setFew sets what is not given to the few values that show whether a field matters.
+func (l *lists) setFew() {
+	for list, few := range map[*[]int][]int{
+		&l.batches: {8, 32}, &l.delays: {tune.NoBatching, 0, 1000}, &l.instances: {1, 2}, &l.load: {1, 8},
+	} {
+		if *list == nil {
+			*list = few
+		}
+	}
+}
+
 // machine is what the default values depend on, in addition to the model.
 type machine struct{ cores, gpus int }
 

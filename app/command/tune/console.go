@@ -106,7 +106,7 @@ func (o *options) plan(s *tune.Space) api.TuningPlan {
 	loads := len(s.Axes[len(s.Axes)-1].Values)
 	configs := (out.Most + loads - 1) / loads // brute measures all loads of each configuration
 	least := out.Most
-	if o.search.mode != "brute" {
+	if o.search.mode == "quick" {
 		configs = out.Most // quick may measure another configuration each time
 		least = min(least, 8)
 	}

@@ -54,7 +54,7 @@ type options struct {
 }
 
 type searchOptions struct {
-	mode          string // "quick" or "brute"
+	mode          string // "quick", "brute" or "each"
 	budget        int
 	goal          tune.Goal
 	lists         lists
@@ -139,8 +139,8 @@ func (o *options) goalOptions() []command.Option {
 func (o *options) searchOptions() []command.Option {
 	opt, s, v := command.Opt, &o.search, &o.text
 	return []command.Option{
-		opt("--search", "quick|brute", "quick climbs from the present configuration; brute measures all; default quick",
-			&s.mode),
+		opt("--search", "quick|brute|each", "quick climbs from the present configuration; brute measures all; each "+
+			"measures every change alone, by default few of them; default quick", &s.mode),
 		opt("--budget", "N", "the most measurements of a quick search; default 60", &s.budget),
 		opt("--max-batch-sizes", "LIST", "default 1 to 128, doubling", &v.batches),
 		opt("--queue-delays", "LIST", "of dynamic batching in microseconds; off: none; default off,0,100,500,1000,5000",
@@ -245,8 +245,8 @@ func (o *options) finish() error {
 	if len(o.repositories) == 0 {
 		bad("--model-repository: name the folder that the model's folder is in")
 	}
-	if mode := o.search.mode; mode != "quick" && mode != "brute" {
-		bad("--search %s: want quick or brute", mode)
+	if mode := o.search.mode; mode != "quick" && mode != "brute" && mode != "each" {
+		bad("--search %s: want quick, brute or each", mode)
 	}
 	m, v := &o.measure, &o.text
 	for _, option := range []struct {
@@ -356,6 +356,9 @@ func (o *options) parseLists() error {
 			errs = append(errs, errors.New("--concurrency and --request-rate: want one of both"))
 		}
 		l.load, l.rate = rates, true
+	}
+	if o.search.mode == "each" {
+		l.setFew()
 	}
 	if l.load == nil {
 		l.load = doubling(1, 1024)

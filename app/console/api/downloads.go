@@ -112,6 +112,8 @@ type StartConversion struct {
 	Inputs string `json:"inputs"`
 	// SavedRequests takes the saved requests of Model as inputs.
 	SavedRequests bool `json:"savedRequests"`
+	// CapturedRequests takes the captured requests of Model as inputs.
+	CapturedRequests bool `json:"capturedRequests"`
 	// Shapes of inputs and Class are as --shape and --class of nereid convert. A file of Class is one that was put.
 	Shapes List[string] `json:"shapes"`
 	Class  string       `json:"class"`

@@ -22,7 +22,7 @@ type StartTuning struct {
 	MinThroughput   float64 `json:"minThroughput"`
 	MaxMemoryMB     float64 `json:"maxMemoryMb"`
 	MaxGPUMemoryMB  float64 `json:"maxGpuMemoryMb"`
-	// Search is quick or brute; Budget is the most measurements of a quick one.
+	// Search is quick, brute or each; Budget is the most measurements of a quick one.
 	Search string `json:"search"`
 	Budget int    `json:"budget"`
 	// What is tried, as nereid tune takes it: "1,2,4", "1:8:1", or "present" for the present value alone.

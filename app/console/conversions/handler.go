@@ -193,7 +193,7 @@ func (c *conversion) file(name string) (string, error) {
 	return path, nil
 }
 
-// ofRepository returns the file of a model's newest version, and the inputs of its saved requests if they are wanted.
+// ofRepository returns the file of a model's newest version, and its saved or captured requests if they are wanted.
 func (h *Handler) ofRepository(req *api.StartConversion) (file, inputs string, err error) {
 	m, err := h.Catalog.FindWithFolder(req.Model)
 	if err != nil {
@@ -205,7 +205,10 @@ func (h *Handler) ofRepository(req *api.StartConversion) (file, inputs string, e
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		file = filepath.Join(file, "model.onnx")
 	}
-	if !req.SavedRequests {
+	switch {
+	case req.CapturedRequests:
+		return file, "captured:" + m.Name, nil
+	case !req.SavedRequests:
 		return file, "", nil
 	}
 	inputs = filepath.Join(m.Folder, "requests")

@@ -696,6 +696,8 @@ export interface StartConversion {
   inputs: string;
   /** SavedRequests takes the saved requests of Model as inputs. */
   savedRequests: boolean;
+  /** CapturedRequests takes the captured requests of Model as inputs. */
+  capturedRequests: boolean;
   /** Shapes of inputs and Class are as --shape and --class of nereid convert. A file of Class is one that was put. */
   shapes: string[];
   class: string;
@@ -2028,7 +2030,7 @@ export interface StartTuning {
   minThroughput: number;
   maxMemoryMb: number;
   maxGpuMemoryMb: number;
-  /** Search is quick or brute; Budget is the most measurements of a quick one. */
+  /** Search is quick, brute or each; Budget is the most measurements of a quick one. */
   search: string;
   budget: number;
   /** What is tried, as nereid tune takes it: "1,2,4", "1:8:1", or "present" for the present value alone. */

@@ -51,6 +51,12 @@ export function ratio(to: number, from: number): string {
   return percent === 0 ? "±0 %" : `${percent > 0 ? "+" : "−"}${count(Math.abs(percent))} %`;
 }
 
+/** From which gain on a change is suggested: less may be noise. */
+export const worth = 1.1;
+
+/** How many times as many rows per second a trial has; 0 if that is unknown. */
+export const gain = (x: TuningTrial, was: TuningTrial | null): number => (was && x.failed === "" && was.rate > 0 ? x.rate / was.rate : 0);
+
 /** The goal of a tuning in one line. */
 export function goalText(r: StartTuning): string {
   const words = [r.objective === "latency" ? t("tune.goal.latency") : r.objective === "" || r.objective === "throughput" ? t("tune.goal.throughput") : r.objective];

@@ -1,0 +1,101 @@
+package tunecmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"nereid/app/datadir"
+	"nereid/app/tune"
+)
+
+// Gain is what one change of a model's configuration brings, by a measurement of both.
+type Gain struct {
+	Change, Load string
+	Rate, P99    float64 // those with the change, divided by those without
+	Stable       bool    // the windows of both agreed
+	Failed       string  // why there are no figures
+	Apply        string  // the command that measures the change again, and writes it if it is better
+}
+
+// Gains measures the configuration of a model folder, and every change of one field. It writes its progress to out.
+func Gains(ctx context.Context, program Program, folder, dataDir string, out io.Writer) (gains []Gain, err error) {
+	o := newOptions()
+	o.program, o.dataDir, o.fillFree = program, dataDir, true
+	o.measure.trials, o.text.window = 4, 500 // ms; a short search, of which the best is measured again by Apply
+	o.model, o.repositories, o.search.mode = filepath.Base(folder), []string{filepath.Dir(folder)}, "each"
+	if err := o.finish(); err != nil {
+		return nil, err
+	}
+	if at := datadir.Python(dataDir); isFolder(at) {
+		o.python = at
+	}
+	t, err := o.newTuner()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.open(); err != nil {
+		return nil, err
+	}
+	r, err := o.runSearch(ctx, t, out, out)
+	if cerr := t.close(); err == nil {
+		err = cerr
+	}
+	if err == nil && r.cancelled {
+		err = context.Canceled
+	}
+	if err != nil {
+		return nil, err
+	}
+	present := map[int]tune.Measurement{} // by load
+	for _, m := range r.found.Trials {
+		load := r.space.LoadOf(m.Candidate)
+		if r.space.IsPresent(m.Candidate) {
+			if present[load] = m.Measurement; m.Failed != "" {
+				return nil, fmt.Errorf("the present configuration cannot be measured: %s", m.Failed)
+			}
+			continue
+		}
+		was, now := present[load], m.Measurement
+		g := Gain{Change: r.variantText(m.Candidate), Load: r.loadText(m.Candidate), Failed: m.Failed,
+			Apply: r.applyCommand(m.Candidate)}
+		if m.Failed == "" {
+			g.Stable = was.Stable && now.Stable
+			g.Rate, g.P99 = now.Throughput/was.Throughput, now.Of(tune.LatencyP99)/was.Of(tune.LatencyP99)
+		}
+		gains = append(gains, g)
+	}
+	return gains, nil
+}
+
+// listOptions are the options that name the values of a field.
+var listOptions = map[tune.Field]string{
+	tune.MaxBatch: "max-batch-sizes", tune.Delay: "queue-delays", tune.Instances: "instance-counts",
+	tune.Kind: "instance-kinds", tune.Threads: "threads",
+}
+
+// applyCommand is the command that compares a candidate with the present configuration, and writes the better one.
+func (r *result) applyCommand(c tune.Candidate) string {
+	values := map[tune.Field]string{}
+	for f := range listOptions {
+		values[f] = present
+	}
+	for _, ch := range r.space.Changes(c) {
+		values[ch.Field] = strconv.Itoa(ch.To)
+		switch {
+		case ch.Field == tune.Delay && ch.To == tune.NoBatching:
+			values[ch.Field] = "off"
+		case ch.Field == tune.Kind:
+			values[ch.Field] = map[int]string{tune.KindCPU: "cpu", tune.KindGPU: "gpu"}[ch.To]
+		}
+	}
+	words := []string{"nereid tune --search=brute --model-repository=" + filepath.Dir(r.models[0].folder),
+		"-m " + r.model()}
+	for _, f := range []tune.Field{tune.MaxBatch, tune.Delay, tune.Instances, tune.Kind, tune.Threads} {
+		words = append(words, "--"+listOptions[f]+"="+values[f])
+	}
+	return strings.Join(append(words, "--concurrency="+strconv.Itoa(r.space.LoadOf(c)), "--apply"), " ")
+}
