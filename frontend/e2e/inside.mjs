@@ -8,7 +8,7 @@ export async function inside({ base, page, report, model }) {
     await page.getByText("ONNX opset 17").waitFor();
     await page.getByText("FP32: 170,170 in 10 tensors").waitFor();
     await setNumber(page.getByLabel("batch"), 8);
-    await page.getByRole("button", { name: "Measure" }).click();
+    await page.getByRole("button", { name: "Measure", exact: true }).click();
     await page.getByText(/median, .* to /).waitFor();
     await page.getByText("[8, 1, 28, 28]").waitFor();
     report.check(await page.locator("table").first().getByText("Conv", { exact: true }).isVisible(), "the operators have times");
@@ -36,7 +36,7 @@ export async function inside({ base, page, report, model }) {
     const card = page.getByRole("region", { name: "What would make it faster" });
     await card.getByText("Not measured yet.").first().waitFor();
     await card.getByRole("button", { name: "Measure changes" }).click();
-    await card.getByRole("row", { name: /→.*1 clients/ }).first().waitFor();
+    await card.getByRole("row", { name: /→.*Clients: 1/ }).first().waitFor();
     report.check((await card.getByRole("button", { name: "Apply" }).count()) === 0, "nothing is applied while it measures");
     await card.getByRole("button", { name: "Stop" }).click();
     await card.getByRole("button", { name: "Measure changes" }).waitFor();

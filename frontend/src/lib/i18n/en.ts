@@ -278,7 +278,7 @@ export const en = {
   "suggest.speed": "Rows/s",
   "suggest.how": "How it was measured",
   "suggest.action": "Action",
-  "suggest.clients": "{n} clients: {was} → {now}, p99 {p99}.",
+  "suggest.clients": "Clients: {n}. {was} → {now}, p99 {p99}.",
   "suggest.unsteady": "The windows differ.",
   "suggest.apply": "Apply",
   "suggest.applied": "The configuration is written and loaded.",

@@ -36,9 +36,9 @@ afterEach(() => {
 it("compares each change with the present configuration under the same load, and applies one of a real gain", async () => {
   answers["POST /api/models/m/tunings/7/apply"] = { saves: [{ revision: { id: 3, model: "m" }, outcome: "loaded", reason: "", loadMs: 5, keepsServing: false }] };
   render(Suggestions, { model });
-  const best = await screen.findByRole("row", { name: /instances 1 → 2.*8 clients/ });
+  const best = await screen.findByRole("row", { name: /instances 1 → 2.*Clients: 8/ });
   expect(within(best).getByText("+50 %")).toBeTruthy();
-  expect(screen.getByRole("row", { name: /instances 1 → 2.*1 clients/ }).textContent).toContain("−20 %");
+  expect(screen.getByRole("row", { name: /instances 1 → 2.*Clients: 1/ }).textContent).toContain("−20 %");
   expect(screen.getByRole("row", { name: /max batch size 8 → 32/ }).textContent).toContain("out of memory");
   expect(screen.getAllByRole("button", { name: "Apply" })).toHaveLength(1); // 5 % may be noise
   const apply = within(best).getByRole<HTMLButtonElement>("button", { name: "Apply" });
