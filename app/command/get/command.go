@@ -36,7 +36,8 @@ SOURCE is one of
                               one of them. pip must be installed; the package is unpacked and not run
 
 An archive or a folder has a model, a model repository, a TorchServe archive (.mar), an MLflow model with ONNX, a model
-of MLServer or KServe, a SavedModel, or an export of Ultralytics, timm or Transformers.
+of MLServer or KServe, a bento or a model of BentoML (.bento, .bentomodel), a SavedModel, or an export of Ultralytics,
+timm or Transformers.
 
 A cut download is resumed, also by the same command later. Where a model came from is in its file provenance.json. A
 server that serves the repository finds the model in poll mode; else use nereid load.

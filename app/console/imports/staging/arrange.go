@@ -270,6 +270,9 @@ func (t *tree) below(folder string) *tree {
 // models are the folders in base that are those of models, if base is a repository.
 func (t *tree) models() (models []string) {
 	files, folders := t.here()
+	if slices.Contains(files, bentoFile) {
+		return t.bentoModels()
+	}
 	if slices.ContainsFunc(slices.Concat(files, folders), func(n string) bool { return modelFile(n) != "" }) ||
 		slices.ContainsFunc(folders, isVersion) || slices.Contains(t.files, "MAR-INF/MANIFEST.json") ||
 		slices.Contains(files, "MLmodel") || slices.Contains(files, "model-settings.json") {

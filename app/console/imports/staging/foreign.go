@@ -30,13 +30,15 @@ const maxManifest = 4 << 20
 const labelsName = "labels.txt"
 
 // recognise reads the manifests of other programs: MAR-INF/MANIFEST.json of TorchServe, MLmodel of MLflow,
-// model-settings.json of MLServer and KServe, metadata.yaml of Ultralytics, and config.json of Transformers and timm.
+// model-settings.json of MLServer and KServe, bento.yaml and model.yaml of BentoML, metadata.yaml of Ultralytics, and
+// config.json of Transformers and timm.
 // found is nil for files without one. labels are the class names that a manifest has.
 func (a *Area) recognise(t *tree) (found *foreign, labels []string, err error) {
 	for _, kind := range []struct {
 		manifest string
 		read     func(*tree, []byte) (*foreign, error)
-	}{{"MAR-INF/MANIFEST.json", torchServe}, {"MLmodel", mlflow}, {"model-settings.json", mlServer}} {
+	}{{"MAR-INF/MANIFEST.json", torchServe}, {"MLmodel", mlflow}, {"model-settings.json", mlServer},
+		{bentoFile, bento}, {bentoModelFile, bentoModel}} {
 		if b, ok, err := a.read(t, kind.manifest); err != nil {
 			return nil, nil, err
 		} else if ok {
@@ -131,8 +133,8 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 	if f.model == "" {
 		delete(m.Flavors, "python_function")
 		names := slices.Sorted(maps.Keys(m.Flavors))
-		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; "+
-			"log it with mlflow.onnx.log_model, or write a model.py that loads it", list(names))
+		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; make an ONNX model of its "+
+			"file with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it", list(names))
 	}
 	return f, t.hasModel(f.model, "the MLflow model", "log it again with mlflow.onnx.log_model")
 }

@@ -43,6 +43,30 @@ var packages = map[string]struct {
 		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=weights"},
 	"MLflow with Python": {map[string]string{"MLmodel": "flavors:\n  sklearn:\n    pickled_model: model.pkl\n",
 		"model.pkl": "pickle"}, "log it with mlflow.onnx.log_model"},
+	"BentoML with ONNX": {map[string]string{
+		"model.yaml":       "name: iris\nversion: abc\nmodule: bentoml.onnx\napi_version: v2\n",
+		"saved_model.onnx": "graph", "custom_objects.pkl": "code"}, "iris: 1/model.onnx=graph"},
+	"BentoML with TorchScript": {map[string]string{
+		"model.yaml": "name: iris\nmodule: bentoml.torchscript\n", "saved_model.pt": "graph"},
+		"iris: 1/model.pt=graph"},
+	"BentoML with TensorFlow": {map[string]string{
+		"model.yaml": "name: iris\nmodule: bentoml.tensorflow\n", "saved_model.pb": "graph", "variables/variables": "w"},
+		"iris: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=w"},
+	"BentoML with PyTorch": {map[string]string{
+		"model.yaml": "name: iris\nmodule: bentoml.pytorch\n", "saved_model.pt": "pickle"},
+		"the model of bentoml.pytorch has the files saved_model.pt, which need its Python code"},
+	"BentoML with scikit-learn": {map[string]string{
+		"model.yaml": "name: iris\nmodule: bentoml.sklearn\n", "saved_model.pkl": "pickle"}, "with nereid convert"},
+	"a bento with a model": {map[string]string{
+		"bento.yaml": "service: service:svc\n", "src/service.py": "code", "src/model.py": "code",
+		"models/iris/latest": "abc", "models/iris/abc/model.yaml": "name: iris\nmodule: bentoml.onnx\n",
+		"models/iris/abc/saved_model.onnx": "graph", "env/python/requirements.txt": ""},
+		"iris: 1/model.onnx=graph"},
+	"a bento without models": {map[string]string{
+		"bento.yaml": "service: service:svc\n", "src/service.py": "code", "src/model.py": "code"},
+		"the bento has its service's Python code and no model files"},
+	"another model.yaml": {map[string]string{"model.yaml": "module: 3\n", "net.onnx": "graph"},
+		"pkg: 1/model.onnx=graph 1/model.yaml=module: 3\n"},
 	"MLServer with ONNX": {map[string]string{
 		"model-settings.json": `{"name":"iris","implementation":"x.Onnx","parameters":{"uri":"./m/net.onnx"}}`,
 		"m/net.onnx":          "graph"}, "iris: 1/model.onnx=graph"},
@@ -136,12 +160,13 @@ func FuzzManifests(f *testing.F) {
 	f.Add([]byte(`{"model":{"modelName":"cat","serializedFile":"a/net.onnx"}}`))
 	f.Add([]byte("flavors:\n  onnx:\n    data: a/net.onnx\nnames: {0: a}\n"))
 	f.Add([]byte(`{"name":"iris","parameters":{"uri":"./a/net.onnx"},"id2label":{"0":"x"}}`))
+	f.Add([]byte("name: ../iris\nmodule: bentoml.onnx\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		classNames(b)
-		for _, read := range []func(*tree, []byte) (*foreign, error){torchServe, mlflow, mlServer} {
-			files := &tree{files: []string{"a/net.onnx", "a/data", "net.py", "a.pb/saved_model.pb"}}
+		for _, read := range []func(*tree, []byte) (*foreign, error){torchServe, mlflow, mlServer, bentoModel} {
+			files := &tree{files: []string{"a/net.onnx", "a/data", "net.py", "a.pb/saved_model.pb", "saved_model.onnx"}}
 			found, err := read(files, b)
-			if err != nil {
+			if err != nil || found == nil {
 				continue
 			}
 			for _, m := range found.moves(files) {

@@ -15,7 +15,7 @@ import (
 	"nereid/app/console/rest"
 )
 
-// archiveKind returns "zip", "tar" or "tgz" for the name of an archive that can be unpacked, else "".
+// archiveKind returns "zip", "tar", "tgz" or "txz" for the name of an archive that can be unpacked, else "".
 func archiveKind(name string) string {
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zip"), strings.HasSuffix(lower, ".mar"): // TorchServe's
@@ -24,6 +24,9 @@ func archiveKind(name string) string {
 		return "tar"
 	case strings.HasSuffix(lower, ".tar.gz"), strings.HasSuffix(lower, ".tgz"):
 		return "tgz"
+	case strings.HasSuffix(lower, ".tar.xz"), strings.HasSuffix(lower, ".txz"),
+		strings.HasSuffix(lower, ".bento"), strings.HasSuffix(lower, ".bentomodel"): // BentoML's
+		return "txz"
 	}
 	return ""
 }
@@ -57,7 +60,7 @@ func (a *Area) unpackInto(into *Area, name string) error {
 	return u.unpack(f, archiveKind(name))
 }
 
-// PutArchive takes in the files of an archive of a kind "zip", "tar" or "tgz". If under is not empty, these are the
+// PutArchive takes in the files of an archive of a kind "zip", "tar", "tgz" or "txz". If under is not empty, these are the
 // files below the folder under, which keep their paths in it; other entries are not looked at.
 func (a *Area) PutArchive(f *os.File, kind, under string) error {
 	info, err := f.Stat()
@@ -77,6 +80,8 @@ func (u *unpacker) unpack(f interface {
 		err = u.zip(f, u.packed)
 	case "tar":
 		err = u.tar(bufio.NewReader(f))
+	case "txz":
+		err = u.xz(f)
 	default:
 		var z *gzip.Reader
 		if z, err = gzip.NewReader(bufio.NewReader(f)); err == nil {
@@ -166,8 +171,11 @@ func (u *unpacker) entry(name string, mode fs.FileMode, open func() (io.ReadClos
 	if u.entries++; u.entries > 4*u.into.limits.Files {
 		return tooLarge("%s has more than %d entries", u.archive, 4*u.into.limits.Files)
 	}
+	if name = strings.TrimPrefix(name, "./"); name == "" { // tar writes them for the folder "."
+		return nil
+	}
 	if u.under != "" {
-		below, ok := strings.CutPrefix(strings.TrimPrefix(name, "./"), u.under+"/")
+		below, ok := strings.CutPrefix(name, u.under+"/")
 		if name = below; !ok || below == "" {
 			return nil
 		}
