@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet samples bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -69,6 +69,7 @@ help:
 	@echo "  make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
+	@echo "  make samples   train and write the models of models-sample and docs/examples/ocr again (PyTorch, 7 GB, once)"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO, OneFlow and forests for real (9 GB, once)"
 	@echo "  make test-convert      nereid convert for real (10 GB, once); ONLY=catboost"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
@@ -359,6 +360,11 @@ features:
 
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")
+
+# Both scripts are seeded, and print the time of each training.
+samples:
+	build/scripts/models/make.sh
+	build/scripts/ocr/make.sh
 
 bench: build wheel loadgen
 	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/development/results)
