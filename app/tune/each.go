@@ -2,8 +2,8 @@ package tune
 
 import "context"
 
-// Each measures the present configuration and each one of Space.Singles, so that one sees what every change gains alone.
-// If ctx ends or Measure fails it returns what was measured, and the error.
+// Each measures the present configuration and each one of Space.Singles, which shows what every change gains alone. If
+// ctx ends or Measure fails it returns what was measured, and the error.
 func Each(ctx context.Context, o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return &Result{}, err

@@ -60,8 +60,8 @@ func (a *Area) unpackInto(into *Area, name string) error {
 	return u.unpack(f, archiveKind(name))
 }
 
-// PutArchive takes in the files of an archive of a kind "zip", "tar", "tgz" or "txz". If under is not empty, these are the
-// files below the folder under, which keep their paths in it; other entries are not looked at.
+// PutArchive takes in the files of an archive of a kind "zip", "tar", "tgz" or "txz". If under is not empty, these are
+// the files below the folder under, which keep their paths in it; other entries are not looked at.
 func (a *Area) PutArchive(f *os.File, kind, under string) error {
 	info, err := f.Stat()
 	if err != nil {
