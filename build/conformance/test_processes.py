@@ -454,3 +454,72 @@ def test_D21_an_environment_that_a_cleaner_removed_is_unpacked_again(tmp_path, n
         shutil.rmtree(tmp_path / "data/runtime")
         os.kill(before, signal.SIGKILL)
         assert pid_of(s, "m") != before
+
+
+FORK = """
+import asyncio, gc, multiprocessing
+
+def act(n):
+    pass
+
+def forked(n, requests):
+    "What a forked process does with its number. Its exit status is the answer."
+    if n == 1: sys.exit(3)
+    if n == 2: raise ValueError("on purpose")
+    if n == 3:
+        try:
+            pb.InferenceRequest(model_name="m", requested_output_names=["OUTPUT0"], inputs=[]).exec()
+        except pb.TritonModelException as e:
+            os._exit(7 if "forked" in str(e) else 8)
+    if n == 4:
+        pb.Logger.log_info("said by a forked process")
+        del requests[:]
+        gc.collect()
+        sys.exit()
+    if n == 5:
+        p = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(9))
+        p.start()
+        p.join()
+        os._exit(p.exitcode)
+
+def children(n, requests):
+    child = os.fork()
+    if child == 0:
+        forked(n, requests)
+        return None
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def answer(requests):
+    answers = []
+    for r in requests:
+        status = children(int(pb.get_input_tensor_by_name(r, "INPUT0").as_numpy()[0]), requests)
+        if status is None:
+            return answers
+        answers.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", np.array([status], np.int32))]))
+    return answers
+
+async def later(requests):
+    await asyncio.sleep(0)
+    return answer(requests)
+"""
+EXITS = {0: 0, 1: 3, 2: 1, 3: 7, 4: 0, 5: 9}
+
+
+@pytest.mark.parametrize("method", ["def execute(self, requests): return answer(requests)",
+                                    "async def execute(self, requests): return await later(requests)"])
+def test_D24_a_forked_process_ends_like_a_program_and_leaves_the_connection_alone(tmp_path, method):
+    """Whether it returns, exits, fails, logs or calls the server. The process that forked it answers all requests."""
+    repo = tmp_path / "models"
+    write(repo, "m", top=FORK)
+    program = repo / "m/1/model.py"
+    program.write_text(program.read_text().replace(ECHO, f"    {method}\n"))
+    write(repo, "starts", inside="    def initialize(self, args):\n        self.child = os.fork()\n"
+                                 "        if self.child: os.waitpid(self.child, 0)\n")
+    with Server(repo, tmp_path) as s:
+        for _ in range(3):
+            for n, status in EXITS.items():
+                answer = ask(s, "m", n)
+                assert answer.status == 200 and answer.json["outputs"][0]["data"] == [status], (n, answer, s.log())
+        assert ask(s, "starts").status == 200
+        until(lambda: "said by a forked process" in s.log() and "ValueError: on purpose" in s.log(), 60,
+              "what forked processes say is lost", s.log)

@@ -8,6 +8,8 @@ import weakref
 
 import numpy as np
 
+import _nereid_channel as channel
+
 TABLE = 65536
 HEADER = 64
 _WARM = 256 << 10
@@ -83,7 +85,8 @@ class Down:
 
     def _free(self, ref):
         _, mapping, header = self._taken.pop(id(ref))
-        mapping[header] = 0
+        if not channel.forked:  # the process that serves may still use the slot
+            mapping[header] = 0
 
     def read(self, at, length):
         """Returns a copy of a slot's data and frees the slot."""
@@ -214,7 +217,7 @@ class Up:
         if slot.memory is not mine:
             return  # another thread has taken the slot since then
         self._empties.pop(address, None)
-        if not slot.sent:
+        if not slot.sent and not channel.forked:
             self._mapped.map[slot.at - HEADER] = 0
 
     def send_empty(self, array):

@@ -20,6 +20,15 @@ SERIES = 1 << 16  # the kind in this module of an EXECUTE with the flag SERIES
 MAX_PACKET = 65536
 _HEADER = struct.Struct("<HHIQ")
 _ARENA_BODY = struct.Struct("<QQ")
+forked = False  # whether this is a process that the model's code has forked. It has no part in the connection
+
+
+def _note_fork():
+    global forked
+    forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def die(reason=""):
@@ -48,6 +57,7 @@ class Channel:
         self.commands = collections.deque()  # (kind, id, body) for the main thread
         self._answers = {}  # (kind, id) -> what takes the body
         self._last = 0
+        os.register_at_fork(after_in_child=sock.close)  # of the forked process; the other keeps its own
 
     def number(self):
         """Returns a new number for a call to the server."""
@@ -67,7 +77,9 @@ class Channel:
             self._answers.pop((kind, number), None)
 
     def send(self, kind, number, body, flags=0):
-        """Sends a frame."""
+        """Sends a frame. What a forked process sends, as finalizers do, goes nowhere."""
+        if forked:
+            return
         if len(body) > MAX_PACKET - _HEADER.size:
             slot = self._up.allocate(len(body))
             self._up.write(slot, body)

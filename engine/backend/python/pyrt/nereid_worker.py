@@ -62,6 +62,38 @@ def describe(problem):
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def _model_code(code, *args):
+    """Calls code of the model. A process that this code has forked ends when it leaves it."""
+    try:
+        return code(*args)
+    finally:
+        if channel.forked:
+            _end_forked(sys.exc_info()[1])
+
+
+async def _model_coroutine(coroutine):
+    try:
+        return await coroutine
+    finally:
+        if channel.forked:
+            _end_forked(sys.exc_info()[1])
+
+
+def _end_forked(problem):
+    """Ends a forked process as Python ends a program: problem is None, what sys.exit raised, or another exception. The
+    handlers of atexit are those of the process that serves, so they do not run."""
+    code = 0 if problem is None else 1
+    try:
+        if isinstance(problem, SystemExit) and (problem.code is None or isinstance(problem.code, int)):
+            code = (problem.code or 0) & 0xFF
+        elif problem is not None:
+            sys.stderr.write("a process that the model's code has forked ends: " + describe(problem) + "\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
 class Failure(Exception):
     """An error of the worker itself. Its text is complete, without a traceback."""
 
@@ -86,8 +118,15 @@ class Runtime:
 
     # Calls of models to the server
 
+    def _check_fork(self):
+        if channel.forked:
+            raise pb.TritonModelException(
+                "This process was forked by the model's code. Only the process that forked it can call the server."
+            )
+
     def ask(self, prefix, call):
         """Sends a call and returns its reply. Raises an error as TritonModelException, with prefix before its text."""
+        self._check_fork()
         self.flush()
         self.held.release()
         number, replies = self._wire.number(), []
@@ -135,16 +174,21 @@ class Runtime:
     def log(self, level, text, file, line):
         if level == pb.LogLevel.VERBOSE and not self.verbose:
             return
+        if channel.forked:
+            sys.stderr.write(text + "\n")  # which the server logs too
+            return
         name = file.encode(errors="replace")[-4096:]
         text = text.encode(errors="replace")
         self._wire.send(channel.LOG, 0, struct.pack("<BBHI", level, 0, len(name), line) + name + text)
 
     def metric(self, metric, op, value):
+        self._check_fork()
         self._wire.send(channel.METRIC, 0, struct.pack("<QIId", metric, op, 0, value))
 
     def empty(self, shape, dtype):
         if dtype == np.object_:
             raise pb.TritonModelException("empty makes arrays of numbers; BYTES tensors have no memory of fixed size")
+        self._check_fork()
         return self._up.empty(shape, dtype)
 
     def free_memory(self):
@@ -185,6 +229,7 @@ class Runtime:
     def _begin(self, request, stream, answered=None, future=None):
         if not self.serving:
             raise pb.TritonModelException("BLS is only supported during the 'execute' function.")
+        self._check_fork()
         self.flush()
         self.held.release()
         parent = request._trace._ticket if request._trace is not None else 0
@@ -216,6 +261,7 @@ class Runtime:
 
     def send(self, sender, response, flags):
         """Implements InferenceResponseSender.send."""
+        self._check_fork()
         final = bool(flags & pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         state = sender._state
         while state is not None and state.paused():
@@ -342,7 +388,7 @@ class Worker:
             if operation is None:
                 channel.die("a call named '%s'" % call["op"])
             try:
-                reply = operation(call)
+                reply = _model_code(operation, call)
             except Failure as failure:
                 reply = {"error": str(failure), "code": _DEFAULT_CODE}
             # SystemExit and KeyboardInterrupt of a model's code are failures like others
@@ -483,7 +529,7 @@ class Worker:
         runtime._executing = requests[0]._ticket if requests else 0
         if not hasattr(self._model, "execute"):
             raise Failure("Python model %s does not implement `execute` method." % self._module.__file__)
-        returned = self._model.execute(requests)
+        returned = _model_code(self._model.execute, requests)
         if _is_coroutine(returned):
             future = self._run(returned)
             if runtime.decoupled:
@@ -588,7 +634,7 @@ class Worker:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._spin, args=(self._loop,), name="asyncio", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return asyncio.run_coroutine_threadsafe(_model_coroutine(coroutine), self._loop)
 
     def _spin(self, loop):
         import asyncio

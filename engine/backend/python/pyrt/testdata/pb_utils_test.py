@@ -392,6 +392,23 @@ class Arena(unittest.TestCase):
         gc.collect()
         self.assertEqual(up.allocate(12000).at, slot.at)
 
+    def test_a_forked_process_frees_no_slot(self):
+        up, down = _nereid_arena.Up(self.fd), _nereid_arena.Down(self.fd)
+        array = up.empty((3000,), np.dtype(np.float32))
+        (slot,) = up._empties.values()
+        other = up.allocate(8000)
+        taken = down.take(other.at, 8000)
+        child = os.fork()
+        if child == 0:
+            del array, taken
+            gc.collect()
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual([up._mapped.map[s.at - _nereid_arena.HEADER] for s in (slot, other)], [1, 1])
+        del array, taken
+        gc.collect()
+        self.assertEqual([up._mapped.map[s.at - _nereid_arena.HEADER] for s in (slot, other)], [0, 0])
+
     def test_a_slot_that_another_thread_has_taken(self):
         # Another thread may take the slot of an array that was sent, before the array's finalizer runs.
         up = _nereid_arena.Up(self.fd)
