@@ -247,7 +247,7 @@ func (h *Handler) Restore(r *http.Request) (item api.Trashed, err error) {
 	}
 	item = found.Trashed
 	defer h.Catalog.Lock(item.Model)()
-	if err := h.Trash.restore(item); err != nil {
+	if err := h.Trash.restore(found); err != nil {
 		return item, err
 	}
 	if text, err := catalog.ReadConfig(filepath.Join(item.From, repo.ConfigName)); err == nil {

@@ -25,6 +25,8 @@ type Trash struct{ Dir string }
 type stored struct {
 	api.Trashed
 	Moved string `json:"moved"` // the folder that was moved
+	// Restoring says that the model is being moved back. If the process ends meanwhile, it may be in both places.
+	Restoring bool `json:"restoring,omitempty"`
 }
 
 // Put moves a model's folder to the trash. from is the path to which it can be restored.
@@ -50,11 +52,7 @@ func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return item.Trashed, err
 	}
-	b, err := json.Marshal(item)
-	if err == nil {
-		err = durable.Replace(filepath.Join(at, "item.json"), b, 0o600)
-	}
-	if err == nil {
+	if err = t.write(item); err == nil {
 		err = durable.SyncFolder(t.Dir)
 	}
 	if err == nil {
@@ -87,19 +85,45 @@ func (t *Trash) copyOf(folder string) (api.Trashed, error) {
 	return api.Trashed{}, nil
 }
 
-// RemoveLeft removes what a process left that ended while it moved a model: an item without its model. The model is
-// where it was.
+// RemoveLeft removes what a process left that ended while it moved a model: an item without its model, which is where
+// it was, and an item that was restored to another file system.
 func (t *Trash) RemoveLeft(log *slog.Logger) {
 	entries, _ := os.ReadDir(t.Dir) // it may not exist yet
 	for _, e := range entries {
 		at := filepath.Join(t.Dir, e.Name())
-		if _, err := os.Lstat(filepath.Join(at, "model")); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Lstat(filepath.Join(at, "model"))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = os.RemoveAll(at)
+		case err == nil && t.restored(e.Name()):
+			err = t.remove(e.Name())
+		default:
 			continue
 		}
-		if err := os.RemoveAll(at); err != nil {
-			log.Warn("an incomplete folder in the trash cannot be removed", "folder", at, "err", err)
+		if err != nil {
+			log.Warn("a folder in the trash that is needed no more cannot be removed", "folder", at, "err", err)
 		}
 	}
+}
+
+// restored reports whether an item is also where it was restored to, with the same files.
+func (t *Trash) restored(id string) bool {
+	item, err := t.get(id)
+	if err != nil || !item.Restoring {
+		return false
+	}
+	here, err := folders.List(filepath.Join(t.Dir, id, "model"))
+	there, terr := folders.List(item.From)
+	return err == nil && terr == nil && slices.Equal(here, there)
+}
+
+// remove removes an item and its model. After a crash, RemoveLeft finishes it.
+func (t *Trash) remove(id string) error {
+	at := filepath.Join(t.Dir, id)
+	if err := folders.Remove(filepath.Join(at, "model")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(at)
 }
 
 // list returns what is in the trash, the newest first. It leaves out what cannot be read.
@@ -135,16 +159,26 @@ func (t *Trash) get(id string) (stored, error) {
 	return item, err
 }
 
+func (t *Trash) write(item stored) error {
+	b, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(t.Dir, item.ID, "item.json"), b, 0o600)
+}
+
 // restore moves a folder back to where it was.
-func (t *Trash) restore(item api.Trashed) error {
+func (t *Trash) restore(item stored) error {
 	if _, err := os.Lstat(item.From); err == nil {
 		return rest.Errorf(api.CodeConflict, "%s exists again; remove or rename that model first", item.From)
 	}
 	if err := os.MkdirAll(filepath.Dir(item.From), 0o755); err != nil {
 		return err
 	}
+	item.Restoring = true
+	_ = t.write(item) // fails on a full disk; then a crash may leave a copy in the trash, as it is now
 	if err := folders.Move(filepath.Join(t.Dir, item.ID, "model"), item.From); err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(t.Dir, item.ID))
+	return t.remove(item.ID)
 }

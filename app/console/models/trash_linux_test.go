@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const nobody = 65534 // a user who is not root
+
 // Whatever prevents a move to the trash, the model is whole afterwards: where it was, in the trash, or in both.
 func TestTrashLosesNothing_B23(t *testing.T) {
 	for _, tt := range []struct {
@@ -110,10 +112,67 @@ func TestACopyInTheTrashIsNotMadeAgain_B23(t *testing.T) {
 	}
 }
 
+// A process that ended after it had restored a model to another file system, before it removed the copy in the trash,
+// left both. The next start removes the copy, unless another model is in the place by then.
+func TestARestoredModelDoesNotStayInTheTrash_B23(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs two users")
+	}
+	for name, another := range map[string]bool{"the same model": false, "another model": true} {
+		t.Run(name, func(t *testing.T) {
+			root, err := os.MkdirTemp("/dev/shm", "nereid-") //nolint:usetesting // in another file system
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(root) })
+			trash, folder := &Trash{Dir: filepath.Join(t.TempDir(), "trash")}, filepath.Join(root, "m")
+			file := filepath.Join(folder, "1/model.onnx")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+				os.WriteFile(file, []byte("good"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			put, err := trash.Put("m", folder, folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			item, err := trash.get(put.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(trash.Dir, item.ID)
+			// In a folder with this bit, only the owner of a file can rename it.
+			if err := errors.Join(os.Chown(filepath.Join(at, "item.json"), nobody, nobody),
+				os.Chmod(at, 0o777|os.ModeSticky)); err != nil { //nolint:gosec // see above
+				t.Fatal(err)
+			}
+			asNobody(t, root, trash.Dir)
+			err = trash.restore(item)
+			if text, rerr := os.ReadFile(file); err == nil || rerr != nil || string(text) != "good" {
+				t.Fatalf("restore: %v; the model is %q, %v", err, text, rerr)
+			}
+			if another {
+				if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := unix.Setfsuid(0); err != nil {
+				t.Fatal(err)
+			}
+			trash.RemoveLeft(slog.New(slog.DiscardHandler)) // the next start
+			list, err := trash.list()
+			if err != nil || (len(list) == 1) != another {
+				t.Errorf("the trash has %+v, %v; want the model: %t", list, err, another)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // asNobody makes the rest of the test run as a user who is not root and owns these folders.
 func asNobody(t *testing.T, own ...string) {
 	t.Helper()
-	const nobody = 65534
 	if os.Getuid() != 0 {
 		return
 	}
