@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -23,6 +24,20 @@ func guardedServer(t *testing.T, connections int, stall time.Duration, h http.Ha
 		t.Fatal(err)
 	}
 	g := NewGuard(connections, stall)
+	return serveGuarded(t, l, g, h), g, func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute)) // a failure shows in reads
+		return c
+	}
+}
+
+// serveGuarded serves a handler on l through g until the test ends.
+func serveGuarded(t *testing.T, l net.Listener, g *Guard, h http.HandlerFunc) *http.Server {
+	t.Helper()
 	srv := &http.Server{Handler: g.Handler(h), ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(g.Listener(l)) }()
@@ -32,15 +47,7 @@ func guardedServer(t *testing.T, connections int, stall time.Duration, h http.Ha
 			t.Error(err)
 		}
 	})
-	return srv, g, func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(time.Minute)) // a failure shows in reads
-		return c
-	}
+	return srv
 }
 
 func answer(t *testing.T, c net.Conn) int {
@@ -80,31 +87,51 @@ func TestA27BodyThatDoesNotArrive(t *testing.T) {
 	}
 }
 
+// pipes is a listener for a bubble of synctest, in which the clock is fake and sockets would use the real one.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
 // A body that arrives slowly and a handler that takes long have the time that they need.
 func TestA27SlowBodyAndLongHandler(t *testing.T) {
-	const stall = 400 * time.Millisecond
-	_, _, dial := guardedServer(t, 10, stall, func(w http.ResponseWriter, r *http.Request) {
-		if b, err := io.ReadAll(r.Body); err != nil || string(b) != "0123456789" {
-			t.Errorf("the body is %q: %v", b, err)
+	const stall = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		serveGuarded(t, l, NewGuard(10, stall), func(w http.ResponseWriter, r *http.Request) {
+			begin := time.Now()
+			if b, err := io.ReadAll(r.Body); err != nil || string(b) != "0123456789" {
+				t.Errorf("the body is %q: %v", b, err)
+			}
+			if took := time.Since(begin); took < 2*stall {
+				t.Errorf("the body took %v: it was not slow", took)
+			}
+			select {
+			case <-r.Context().Done():
+				t.Error("the request was cancelled while its handler ran")
+			case <-time.After(2 * stall):
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		c, server := net.Pipe()
+		defer c.Close()
+		l <- server
+		_, _ = io.WriteString(c, unsent)
+		for _, b := range "0123456789" {
+			time.Sleep(stall / 4)
+			_, _ = io.WriteString(c, string(b))
 		}
-		select {
-		case <-r.Context().Done():
-			t.Error("the request was cancelled while its handler ran")
-		case <-time.After(2 * stall):
+		if code := answer(t, c); code != http.StatusNoContent {
+			t.Errorf("status %d", code)
 		}
-		w.WriteHeader(http.StatusNoContent)
 	})
-	c := dial()
-	_, _ = io.WriteString(c, unsent)
-	tick := time.NewTicker(stall / 4)
-	defer tick.Stop()
-	for _, b := range "0123456789" {
-		<-tick.C
-		_, _ = io.WriteString(c, string(b))
-	}
-	if code := answer(t, c); code != http.StatusNoContent {
-		t.Errorf("status %d", code)
-	}
 }
 
 // A body of which only some bytes come is given up: each byte alone is no progress.
