@@ -83,6 +83,7 @@ func TestKill(t *testing.T) {
 		if err := s.w.QueryRow("PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
 			t.Fatalf("round %d: integrity_check = %q, %v", round, check, err)
 		}
+		sumsHold(t, s)
 		for id := max(1, lastRevision-maxRevisions/2); id <= lastRevision; id++ { // older ones may be removed
 			if rev, err := s.Revision(t.Context(), id); err != nil || rev.After == nil || rev.Parent != id-1 {
 				t.Fatalf("round %d: acknowledged revision %d of %d: %+v, %v", round, id, lastRevision, rev, err)
@@ -94,6 +95,24 @@ func TestKill(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Fatalf("round %d: Close: %v", round, err)
+		}
+	}
+}
+
+// sumsHold checks that minutes and hours have the sums of what is in them. Seconds of the last half hour are all there.
+func sumsHold(t *testing.T, s *Store) {
+	t.Helper()
+	for i, level := range levels[1:] {
+		since := int64(0)
+		if level.width == minute {
+			since = nowUS() - 30*minute
+		}
+		var rows, wrong int
+		if err := s.w.QueryRow(fmt.Sprintf(`SELECT count(*), total(requests != (SELECT total(requests) FROM %[2]s AS f
+			WHERE f.series_id = c.series_id AND f.start_us >= c.start_us AND f.start_us < c.start_us + %[3]d))
+			FROM %[1]s AS c WHERE start_us >= %[4]d`, level.table, levels[i].table, level.width, since)).
+			Scan(&rows, &wrong); err != nil || wrong != 0 {
+			t.Fatalf("%d of %d rows of %s are not the sums of %s, %v", wrong, rows, level.table, levels[i].table, err)
 		}
 	}
 }

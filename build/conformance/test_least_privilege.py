@@ -107,3 +107,58 @@ def test_B081_the_guide_only_names_existing_options():
         # options of other programs
         "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}
     assert len(named) > 10 and named <= options, named - options
+
+
+BOMB = """    def execute(self, requests):
+        import os, time
+        children = 0
+        try:
+            while children < 500:
+                if os.fork() == 0:
+                    time.sleep(3600)
+                    os._exit(0)
+                children += 1
+        except BlockingIOError:  # EAGAIN
+            pass
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", np.array([children], np.int32))]) for _ in requests]
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs two users")
+def test_D5_a_fork_bomb_ends_at_the_limit_of_processes(folder):
+    """Others are served meanwhile, and nothing of it is left when the model is unloaded."""
+    repo, work, program = folder / "models", folder / "work", folder / "nereid"
+    models.write_sums(repo)
+    one = lambda kind, name: models.tensors(kind, [(name, "INT32", [1])])
+    models.write(repo / "bomb/config.pbtxt", 'backend: "python"\n' + one("input", "INPUT0") + one("output", "OUTPUT0")
+                 + 'parameters { key: "PROCESSES_LIMIT" value { string_value: "150" } }\n')
+    models.write(repo / "bomb/1/model.py", models.PYTHON_HEAD + BOMB)
+    shutil.copy2(BINARY, program)
+    program.chmod(0o555)
+    (work / "data").mkdir(parents=True)
+    os.chown(work / "data", NOBODY, NOBODY)
+    read = "-all,+dac_read_search"  # the interpreter may lie in a folder of root
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--bounding-set={read}",
+            f"--inh-caps={read}", f"--ambient-caps={read}", "env", f"HOME={work / 'data'}"]
+
+    def python_processes():
+        """Those of the user that models have."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if process.stat().st_uid == NOBODY and b"nereid_worker" in (process / "cmdline").read_bytes():
+                    found.append(process.name)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended meanwhile
+        return found
+
+    with Server(repo, work, "--model-control-mode=explicit", "--load-model=*",
+                command=[*drop, str(program), "serve"]) as s:
+        tensor = lambda name, shape, data: {"name": name, "datatype": "INT32", "shape": shape, "data": data}
+        answer = s.post("/v2/models/bomb/infer", {"inputs": [tensor("INPUT0", [1], [1])]})
+        assert len(python_processes()) > 1
+        assert answer.status == 200 and 0 < answer.json["outputs"][0]["data"][0] < 150, answer
+        both = {"inputs": [tensor(n, [1, 16], [1] * 16) for n in ("INPUT0", "INPUT1")]}
+        assert s.post("/v2/models/sums/infer", both).json["outputs"][0]["data"] == [2] * 16
+        assert s.post("/v2/repository/models/bomb/unload").status == 200
+        until(lambda: not python_processes(), 60, "processes are left", lambda: str(python_processes()))

@@ -501,6 +501,8 @@ def test_C9_ten_thousand_registrations(good, tmp_path):
         c.unregister_system_shared_memory()
         assert len(c.get_system_shared_memory_status().regions) == 0
         until(lambda: len(os.listdir(fds)) <= before + 2, 60, "descriptors leaked")
+        maps = pathlib.Path(f"/proc/{s.process.pid}/maps")
+        until(lambda: r.key.strip("/") not in maps.read_text(), 60, "memory stays mapped", maps.read_text)
         c.register_system_shared_memory("again", r.key, 64)
 
 

@@ -208,12 +208,15 @@ def test_B016_B067_E045_change_log_settings(settings, change):
     assert settings.update_log({key: LOG_START[key] for key in change}) == LOG_START
 
 
-def test_A20_log_file_cannot_be_set(settings):
-    for name in ("/etc/nereid-log", "../log", "/dev/null"):
+def test_A20_log_file_cannot_be_set(settings, tmp_path):
+    there = tmp_path / "there"
+    there.write_text("precious")
+    for name in ("/etc/nereid-log", "../log", str(tmp_path / "x"), str(there), "/dev/null"):
         with pytest.raises(InferenceServerException,
                            match="log file location can not be updated through network protocol"):
             settings.update_log({"log_file": name})
     assert settings.log() == LOG_START
+    assert list(tmp_path.iterdir()) == [there] and there.read_text() == "precious"
 
 
 def test_R7_DV46_unknown_log_setting(own):

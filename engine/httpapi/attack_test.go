@@ -20,6 +20,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/stats"
+	"nereid/engine/tensor"
 )
 
 // attacked returns a server over the real engine with the model add_sub, which must go on answering.
@@ -383,12 +384,19 @@ func TestA22ClientLeavesAtAnyTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	s := attacked(t, func(o *Options) { o.pollAfter = time.Hour }) // polling would change the number of goroutines
+	budget := tensor.NewBudget(1 << 30)
+	s := attacked(t, func(o *Options) {
+		o.pollAfter = time.Hour // polling would change the number of goroutines
+		o.Memory = budget
+	})
 	e := s.opt.Engine.(*engine.Engine)
 	loadSlow(t, s, 150*time.Millisecond)
 	alive(t, s)
 	open := s.conns.open.Load() // those of the setup stay open
-	settled := func() bool { return s.conns.open.Load() == open && pendingIn(e) == 0 }
+	held := budget.Used()
+	settled := func() bool {
+		return s.conns.open.Load() == open && pendingIn(e) == 0 && budget.Used() <= held
+	}
 	before := runtime.NumGoroutine()
 	slow := request("POST", "/v2/models/slow/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]"))
 	many := strings.TrimSuffix(strings.Repeat("1.5,", 1<<20), ",")
@@ -416,7 +424,7 @@ func TestA22ClientLeavesAtAnyTime(t *testing.T) {
 			c.Close()
 		}
 	}
-	untilTrue(t, "connections and queue are empty again", settled)
+	untilTrue(t, "connections, queue and memory for requests are as they were", settled)
 	noGoroutinesLeft(t, before)
 	alive(t, s)
 }

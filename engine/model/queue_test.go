@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -76,8 +77,10 @@ func TestRefusedRequestsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp, err := r.Next(t.Context())
-		if err != nil || status.CodeOf(resp.Err) != status.Unavailable || failures()[stats.Rejected] != 1 {
-			t.Errorf("answer %v %+v, failures %v; want Unavailable and one REJECTED", err, resp, failures())
+		if err != nil || status.CodeOf(resp.Err) != status.Unavailable || failures()[stats.Rejected] != 1 ||
+			!strings.Contains(resp.Err.Error(), "Request timeout expired") {
+			t.Errorf("answer %v %+v, failures %v; want Unavailable with the reason, and one REJECTED", err, resp,
+				failures())
 		}
 	})
 	t.Run("C055 cancelled in the queue: CANCELED", func(t *testing.T) {
@@ -95,8 +98,9 @@ func TestRefusedRequestsAreCounted(t *testing.T) {
 		if _, err := send(t, m, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := send(t, m, nil); status.CodeOf(err) != status.Unavailable || failures()[stats.Rejected] != 2 {
-			t.Errorf("Infer = %v, failures %v; want Unavailable and two REJECTED", err, failures())
+		if _, err := send(t, m, nil); status.CodeOf(err) != status.Unavailable || failures()[stats.Rejected] != 2 ||
+			!strings.Contains(err.Error(), "Exceeds maximum queue size") {
+			t.Errorf("Infer = %v, failures %v; want Unavailable with the reason, and two REJECTED", err, failures())
 		}
 	})
 	h.leave <- struct{}{}
