@@ -179,6 +179,7 @@ func TestInvalidOverridesAreRefused(t *testing.T) {
 		{"B4 a long name", good, "1/" + strings.Repeat("a", 300), "use shorter names"},
 		{"B5 no configuration", "", "1/x", "must have the parameter 'config'"},
 		{"B5 not JSON", "{bad", "1/x", "config:1:2"},
+		{"DV96 a name without quotes", `{backend:"identity"}`, "1/x", "config:1:2"},
 		{"B5 another model's", strings.Replace(good, "{", `{"name":"other",`, 1), "1/x",
 			"unexpected directory name 'id' for model 'other'"},
 		{"B5 a backend that is not there", `{"backend":"nosuch"}`, "1/x", "unable to find backend library"},

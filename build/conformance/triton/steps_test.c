@@ -6,7 +6,7 @@
 
 static float counted;
 
-static Error *answer(Request *q, float count, uint32_t flags) {
+static Response *answer(Request *q, float count) {
   Response *r;
   Output *out;
   void *to;
@@ -16,7 +16,7 @@ static Error *answer(Request *q, float count, uint32_t flags) {
   TRITONBACKEND_ResponseOutput(r, &out, "OUT", 11, shape, 1);
   TRITONBACKEND_OutputBuffer(out, &to, sizeof count, &memory, &id);
   memcpy(to, &count, sizeof count);
-  return TRITONBACKEND_ResponseSend(r, flags, NULL);
+  return r;
 }
 
 static float first(Input *in) {
@@ -42,7 +42,11 @@ static void step(Request *q) {
   bool last = count >= first(in);
   if (before == NULL) {
     counted = count;
-    answer(q, count, last ? FINAL : 0);
+    Response *r = answer(q, count);
+    bool after = !last && (int)count % 2 == 0; // a response may be sent after the release of its request
+    if (after) TRITONBACKEND_RequestRelease(q, RESCHEDULE);
+    TRITONBACKEND_ResponseSend(r, last ? FINAL : 0, NULL);
+    if (after) return;
   } else {
     State *state;
     void *to;
@@ -52,7 +56,7 @@ static void step(Request *q) {
     TRITONBACKEND_StateBuffer(state, &to, sizeof count, &memory, &id);
     memcpy(to, &count, sizeof count);
     TRITONBACKEND_StateUpdate(state);
-    if (last) answer(q, count, FINAL);
+    if (last) TRITONBACKEND_ResponseSend(answer(q, count), FINAL, NULL);
   }
   TRITONBACKEND_RequestRelease(q, last ? ALL : RESCHEDULE);
 }

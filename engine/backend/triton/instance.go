@@ -16,11 +16,13 @@ type pending struct {
 	c        capi.Request    // the zero value: it is not made yet
 	answered bool            // the final response has come
 	released bool            // the library has released it
+	inside   bool            // the call that gave it to the library has not returned
 	held     *infer.Response // of a model that is not decoupled: a response that came before the final flag
 	done     func()          // is called once when it is answered and released; nil: nobody waits
 	// The next are for the goroutine that handles events.
 	waiting chan *infer.Response // responses that a slow client has no room for; nil: it had room for all so far
 	refused bool                 // it had no room for too long: the request is cancelled
+	again   bool                 // released inside the call, to be executed again when that has returned
 }
 
 // maxWaiting is how many responses may wait for a slow client, beside those in the stream of its request.
@@ -42,7 +44,7 @@ func (q *requests) add(r *infer.Request, done func()) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.last++
-	q.open[q.last] = &pending{r: r.Retain(), done: done}
+	q.open[q.last] = &pending{r: r.Retain(), done: done, inside: true}
 	return q.last
 }
 
@@ -80,6 +82,7 @@ func (q *requests) handle(e capi.Event) {
 	q.mu.Lock()
 	p := q.open[e.Handle]
 	late := p == nil || p.answered && e.Response != nil
+	inside := p != nil && p.inside
 	q.mu.Unlock()
 	switch {
 	case late && e.Response != nil:
@@ -87,10 +90,29 @@ func (q *requests) handle(e capi.Event) {
 	case late:
 	case e.Response != nil:
 		q.respond(e.Handle, p, e.Response)
+	case e.Reschedule && inside:
+		p.again = true // the backend may send a response after it has released the request
 	case e.Reschedule:
 		q.reschedule(e.Handle, p)
 	default:
 		q.settle(e.Handle, p, false, true)
+	}
+}
+
+// returned notes that the call has returned that gave these requests to the library.
+func (q *requests) returned(handles []uint64) {
+	q.events.Lock()
+	defer q.events.Unlock()
+	for _, h := range handles {
+		q.mu.Lock()
+		p := q.open[h]
+		if p != nil {
+			p.inside = false
+		}
+		q.mu.Unlock()
+		if p != nil && p.again {
+			q.reschedule(h, p)
+		}
 	}
 }
 
@@ -272,6 +294,7 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Reques
 		return err
 	}
 	x.requests.handleEvents()
+	x.requests.returned(x.handles)
 	b.MarkOutput()
 	wait.Wait()
 	return nil
