@@ -120,43 +120,11 @@ func TestARestoredModelDoesNotStayInTheTrash_B23(t *testing.T) {
 	}
 	for name, another := range map[string]bool{"the same model": false, "another model": true} {
 		t.Run(name, func(t *testing.T) {
-			root, err := os.MkdirTemp("/dev/shm", "nereid-") //nolint:usetesting // in another file system
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(root) })
-			trash, folder := &Trash{Dir: filepath.Join(t.TempDir(), "trash")}, filepath.Join(root, "m")
-			file := filepath.Join(folder, "1/model.onnx")
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
-				os.WriteFile(file, []byte("good"), 0o644)); err != nil {
-				t.Fatal(err)
-			}
-			put, err := trash.Put("m", folder, folder)
-			if err != nil {
-				t.Fatal(err)
-			}
-			item, err := trash.get(put.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := filepath.Join(trash.Dir, item.ID)
-			// In a folder with this bit, only the owner of a file can rename it.
-			if err := errors.Join(os.Chown(filepath.Join(at, "item.json"), nobody, nobody),
-				os.Chmod(at, 0o777|os.ModeSticky)); err != nil { //nolint:gosec // see above
-				t.Fatal(err)
-			}
-			asNobody(t, root, trash.Dir)
-			err = trash.restore(item)
-			if text, rerr := os.ReadFile(file); err == nil || rerr != nil || string(text) != "good" {
-				t.Fatalf("restore: %v; the model is %q, %v", err, text, rerr)
-			}
+			trash, file := restoredAndLeft(t)
 			if another {
 				if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if err := unix.Setfsuid(0); err != nil {
-				t.Fatal(err)
 			}
 			trash.RemoveLeft(slog.New(slog.DiscardHandler)) // the next start
 			list, err := trash.list()
@@ -168,6 +136,46 @@ func TestARestoredModelDoesNotStayInTheTrash_B23(t *testing.T) {
 			}
 		})
 	}
+}
+
+// restoredAndLeft restores a model to another file system by a user who cannot remove the copy in the trash. It returns
+// the trash and a file of the model.
+func restoredAndLeft(t *testing.T) (trash *Trash, file string) {
+	t.Helper()
+	root, err := os.MkdirTemp("/dev/shm", "nereid-") //nolint:usetesting // in another file system
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	trash, folder := &Trash{Dir: filepath.Join(t.TempDir(), "trash")}, filepath.Join(root, "m")
+	file = filepath.Join(folder, "1/model.onnx")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+		os.WriteFile(file, []byte("good"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	put, err := trash.Put("m", folder, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := trash.get(put.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(trash.Dir, item.ID)
+	// In a folder with this bit, only the owner of a file can rename it.
+	if err := errors.Join(os.Chown(filepath.Join(at, "item.json"), nobody, nobody),
+		os.Chmod(at, 0o777|os.ModeSticky)); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	asNobody(t, root, trash.Dir)
+	err = trash.restore(item)
+	if text, rerr := os.ReadFile(file); err == nil || rerr != nil || string(text) != "good" {
+		t.Fatalf("restore: %v; the model is %q, %v", err, text, rerr)
+	}
+	if err := unix.Setfsuid(0); err != nil {
+		t.Fatal(err)
+	}
+	return trash, file
 }
 
 // asNobody makes the rest of the test run as a user who is not root and owns these folders.
