@@ -53,7 +53,7 @@ func (x *exporter) add(tr *Trace) {
 
 // ofRoot reports whether a mark is an event of the root span. As in Triton, the end of a response is one.
 func ofRoot(name string) bool {
-	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_") || name == responseComplete
+	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_") || name == infer.ResponseComplete
 }
 
 // interval returns the first and the last time of a trace and its children.
@@ -72,7 +72,7 @@ func (tr *Trace) interval() (first, last infer.Stamp) {
 // request makes the spans of one request, and returns the context for its children. A request that was refused has no
 // spans.
 func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
-	start, end := tr.at(requestStart), tr.at(requestEnd)
+	start, end := tr.at(infer.RequestStart), tr.at(infer.RequestEnd)
 	if start == 0 {
 		return ctx
 	}
@@ -92,21 +92,21 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	if tr.failed != "" {
 		span.SetStatus(codes.Error, tr.failed)
 	}
-	compute := []string{computeStart, computeInputEnd, computeOutputStart, computeEnd}
+	compute := []string{infer.ComputeStart, infer.ComputeInputEnd, infer.ComputeOutputStart, infer.ComputeEnd}
 	for _, m := range tr.marks {
 		if !m.custom && !ofRoot(m.name) && !slices.Contains(compute, m.name) {
 			span.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
 		}
 	}
 	x.activities(ctx, span, tr)
-	if begin := tr.at(computeStart); begin != 0 {
+	if begin := tr.at(infer.ComputeStart); begin != 0 {
 		_, c := x.tracer.Start(ctx, computeSpan, api.WithTimestamp(begin.Time()))
 		for _, name := range compute {
 			if at := tr.at(name); at != 0 {
 				c.AddEvent(name, api.WithTimestamp(at.Time()))
 			}
 		}
-		c.End(api.WithTimestamp(tr.at(computeEnd).Time()))
+		c.End(api.WithTimestamp(tr.at(infer.ComputeEnd).Time()))
 	}
 	span.End(api.WithTimestamp(end.Time()))
 	return ctx
@@ -137,6 +137,6 @@ func (x *exporter) activities(ctx context.Context, span api.Span, tr *Trace) {
 		}
 	}
 	for i := len(stack) - 1; i > 0; i-- {
-		stack[i].span.End(api.WithTimestamp(tr.at(requestEnd).Time()))
+		stack[i].span.End(api.WithTimestamp(tr.at(infer.RequestEnd).Time()))
 	}
 }

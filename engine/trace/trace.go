@@ -21,17 +21,6 @@ const (
 	GRPCWaitReadEnd   = "GRPC_WAITREAD_END"
 	GRPCSendStart     = "GRPC_SEND_START"
 	GRPCSendEnd       = "GRPC_SEND_END"
-
-	requestStart       = "REQUEST_START"
-	queueStart         = "QUEUE_START"
-	computeStart       = "COMPUTE_START"
-	computeInputEnd    = "COMPUTE_INPUT_END"
-	computeOutputStart = "COMPUTE_OUTPUT_START"
-	computeEnd         = "COMPUTE_END"
-	responseComplete   = "INFER_RESPONSE_COMPLETE"
-	requestEnd         = "REQUEST_END"
-	cacheStart         = "CACHE_HIT_LOOKUP_START"
-	cacheEnd           = "CACHE_HIT_LOOKUP_END"
 )
 
 // Trace is the timeline of one sampled request. The methods of a nil Trace do nothing.
@@ -126,7 +115,7 @@ func (tr *Trace) Admitted(r *infer.Request) {
 		tr.version = r.Served.Version()
 	}
 	if tr.setting.Level&Tensors != 0 {
-		tr.keep("TENSOR_QUEUE_INPUT", r.Inputs)
+		tr.keep(infer.TensorQueueInput, r.Inputs)
 	}
 }
 
@@ -164,10 +153,10 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 		return
 	}
 	if tr.setting.Level&Tensors != 0 {
-		tr.keep("TENSOR_BACKEND_OUTPUT", resp.Outputs)
+		tr.keep(infer.TensorBackendOutput, resp.Outputs)
 	}
 	if !resp.Final {
-		tr.marks = append(tr.marks, mark{name: responseComplete, at: infer.Now()})
+		tr.marks = append(tr.marks, mark{name: infer.ResponseComplete, at: infer.Now()})
 		tr.root.mu.Unlock()
 		return
 	}
@@ -175,42 +164,21 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 	if resp.Err != nil {
 		tr.failed = resp.Err.Error()
 	}
-	ensemble := len(r.Steps) > 0 // its steps are executed, not the ensemble itself
-	tr.stamp(&r.Times, r.Batch != nil && !ensemble, &r.Cache)
+	tr.stamp(r)
 	tr.root.mu.Unlock()
 	tr.release()
 }
 
 // stamp adds the time stamps of the engine. The root's lock is held.
-func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheLookup) {
-	end := t.Finished
-	if end == 0 { // the scheduler refused it
-		end = infer.Now()
-	}
-	add := func(name string, at infer.Stamp) {
-		if at != 0 {
-			tr.marks = append(tr.marks, mark{name: name, at: at})
-		}
-	}
-	add(requestStart, t.Arrived)
-	if c.Hit {
-		add(cacheStart, c.Start)
-		add(cacheEnd, c.End)
-	}
-	add(queueStart, t.Queued)
-	if executed {
-		add(computeStart, t.Taken)
-		add(computeInputEnd, t.Input)
-		add(computeOutputStart, t.Output)
-		add(computeEnd, end)
+func (tr *Trace) stamp(r *infer.Request) {
+	r.Timeline(func(name string, at infer.Stamp) { tr.marks = append(tr.marks, mark{name: name, at: at}) })
+	if r.Executed() {
 		for _, a := range tr.tensors {
-			if a.name == "TENSOR_QUEUE_INPUT" { // the backend was given the same
-				tr.tensors = append(tr.tensors, activity{"TENSOR_BACKEND_INPUT", a.tensor})
+			if a.name == infer.TensorQueueInput { // the backend was given the same
+				tr.tensors = append(tr.tensors, activity{infer.TensorBackendInput, a.tensor})
 			}
 		}
 	}
-	add(responseComplete, end)
-	add(requestEnd, end)
 	if tr.custom > 0 { // they were recorded before those of the engine
 		slices.SortStableFunc(tr.marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
 	}
