@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-convert setup-fleet test-fleet samples bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-shim test-convert setup-fleet test-fleet samples bench fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -71,6 +71,7 @@ help:
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make samples   train and write the models of models-sample and docs/examples/ocr again (PyTorch, 7 GB, once)"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO, OneFlow and forests for real (9 GB, once)"
+	@echo "  make test-shim         the tests of Triton's backend libraries with the address sanitizer"
 	@echo "  make test-convert      nereid convert for real (10 GB, once); ONLY=catboost"
 	@echo "  make test-fleet        docs/examples under MLflow, KServe and others, for real (2 GB, once); ONLY=mlflow"
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
@@ -326,6 +327,18 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	build/bench/reference.sh $(CACHE)/bench >/dev/null
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
+
+# The tests of backend libraries, with a program whose C code the address sanitizer watches. Its own memory counts as that
+# of a model's process, which therefore has no limit in this program.
+SANITIZED := build/bin/sanitized
+LIMITS := engine/worker/process/process_linux.go
+test-shim: setup-python $(ORT) $(DIST)
+	@mkdir -p $(SANITIZED)
+	sed 's/l.Memory = availableMemory()/l.Memory = -1/' $(LIMITS) > $(SANITIZED)/limits.go && ! cmp -s $(LIMITS) $(SANITIZED)/limits.go
+	echo '{"Replace": {"$(LIMITS)": "$(SANITIZED)/limits.go"}}' > $(SANITIZED)/overlay.json
+	CGO_CFLAGS="-g -O1 -fsanitize=address -fno-omit-frame-pointer" CGO_LDFLAGS=-fsanitize=address \
+	  go build -overlay=$(SANITIZED)/overlay.json -tags "$(TAGS)" -o $(SANITIZED)/nereid .
+	NEREID=$(CURDIR)/$(SANITIZED)/nereid NEREID_SANITIZED=1 $(PY) -m pytest -q $(wildcard build/conformance/test_triton_*.py)
 
 # The platforms of docs/examples, each in an environment of its own.
 FLEET := mlflow kserve ray eas

@@ -18,6 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = bool(os.environ.get("REFERENCE"))
 BINARY = os.environ.get("NEREID", str(ROOT / "build/bin/nereid"))
+SANITIZED = bool(os.environ.get("NEREID_SANITIZED"))  # the address sanitizer watches the C code of BINARY
 LOADGEN = os.environ.get("LOADGEN", str(ROOT / "build/bin/loadgen"))
 
 
@@ -61,6 +62,7 @@ class Server:
         self.wait, self.token, self.limit = wait, token, limit  # limit: seconds until the server must be up
         self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
+        self.faulty = False  # the address sanitizer shall find a fault
         self.process = None
         self._log_start = 0  # where this process's part of the log begins
 
@@ -137,6 +139,13 @@ class Server:
 
     def stop(self, sig=signal.SIGTERM, limit=120):
         """Stops the server and returns its exit status."""
+        status = self._stop(sig, limit)
+        if SANITIZED and not self.faulty:
+            found = re.search(r"ERROR: AddressSanitizer.*", self.log(), re.S)
+            assert not found, found[0][:4000]
+        return status
+
+    def _stop(self, sig, limit):
         if self.process is None:
             return None
         if self.process.poll() is None:
