@@ -1,5 +1,6 @@
 """Explicit control mode: load and unload, their errors, and configuration overrides."""
 
+import concurrent.futures
 import json
 
 import grpc
@@ -47,6 +48,34 @@ def test_A053_A064_A067_A068_load_and_unload(explicit):
     assert explicit.get("/v2/health/ready").status == 200
     assert load(explicit, "sums", {}).status == 200
     assert explicit.state("sums") == "READY"
+
+
+def test_A064_a_request_that_waits_for_its_batch_is_answered_though_its_model_is_unloaded(tmp_path):
+    """As in Triton it waits for its queue delay, and the unload waits for it."""
+    folder = tmp_path / "models/m"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        'backend: "python" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 3000000 '
+        'preferred_batch_size: [ 8 ] } input { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] } '
+        'output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }')
+    (folder / "1/model.py").write_text("""
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+""")
+    body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [7]}]}
+    with Server(folder.parent, tmp_path, "--model-control-mode=explicit", "--load-model=m") as server:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            waiting = pool.submit(server.post, "/v2/models/m/infer", body)
+            until(lambda: b'nv_inference_pending_request_count{model="m",version="1"} 1' in server.request(
+                "GET", "/metrics", address=server.metrics).body, 30, "the request does not wait", server.log)
+            assert unload(server, "m").status == 200
+            answer = waiting.result(60)
+        assert answer.status == 200 and answer.json["outputs"][0]["data"] == [7], answer.body
+        unavailable(server, "m")
 
 
 def test_A064_load_and_unload_by_the_real_clients(explicit):
