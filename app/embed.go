@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nereid/app/logging"
@@ -22,6 +23,8 @@ type Embedded struct {
 	s          *server
 	closeLog   func() error
 	openFronts openFronts
+
+	exitTimeout atomic.Int64 // in nanoseconds
 }
 
 // EmbedOptions are what a server inside another program has besides the options of a command line.
@@ -45,6 +48,7 @@ func Embed(ctx context.Context, args []string, o EmbedOptions) (*Embedded, error
 	}
 	s := &server{c: c, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
 	e := &Embedded{s: s, closeLog: closeLog, openFronts: openFronts{all: map[*Front]bool{}}}
+	e.SetExitTimeout(c.ExitTimeout)
 	if err = s.open(ctx); err == nil {
 		err = s.start(ctx)
 	}
@@ -64,10 +68,14 @@ func (e *Embedded) Metrics() []byte { return e.s.fronts.exporter.Append(nil) }
 func (e *Embedded) Log() *slog.Logger { return e.s.log }
 
 // CloseLimit is the longest time that Close takes.
-func (e *Embedded) CloseLimit() time.Duration { return e.s.c.ExitTimeout + endGrace }
+func (e *Embedded) CloseLimit() time.Duration { return time.Duration(e.exitTimeout.Load()) + endGrace }
+
+// SetExitTimeout replaces the exit timeout of the options, for a Close that has not begun.
+func (e *Embedded) SetExitTimeout(d time.Duration) { e.exitTimeout.Store(int64(d)) }
 
 // Close waits for the requests under way, at most for the exit timeout, and stops the server.
 func (e *Embedded) Close() error {
+	e.s.c.ExitTimeout = time.Duration(e.exitTimeout.Load())
 	var fronts sync.WaitGroup
 	fronts.Go(e.openFronts.close)
 	err := e.s.end() // which answers what the fronts wait for

@@ -59,7 +59,7 @@ static error release(TRITONSERVER_ResponseAllocator *a, void *buffer, void *user
   return NULL;
 }
 
-static TRITONSERVER_ResponseAllocator heap = {allocate, release, NULL};
+static TRITONSERVER_ResponseAllocator heap = {.allocate = allocate, .free = release};
 
 // The request is deleted with its call.
 static void released(TRITONSERVER_InferenceRequest *q, uint32_t flags, void *userp) {}

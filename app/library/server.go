@@ -19,6 +19,7 @@ import (
 	"time"
 	"unsafe"
 
+	"nereid/engine"
 	"nereid/engine/backend/triton/capi"
 	"nereid/engine/httpapi"
 	"nereid/engine/httpapi/tensorjson"
@@ -98,6 +99,26 @@ func TRITONSERVER_ServerDelete(s cServer) cError {
 	return with(s, func(own *server) error {
 		until := time.Now().Add(own.CloseLimit())
 		return errors.Join(own.stop(), capi.ReleaseServer(unsafe.Pointer(s), until))
+	})
+}
+
+//export TRITONSERVER_ServerSetExitTimeout
+func TRITONSERVER_ServerSetExitTimeout(s cServer, seconds C.uint) cError {
+	return with(s, func(s *server) error {
+		s.SetExitTimeout(time.Duration(seconds) * time.Second)
+		return nil
+	})
+}
+
+// In poll mode the server finds changes by itself, at once where the file system reports them.
+//
+//export TRITONSERVER_ServerPollModelRepository
+func TRITONSERVER_ServerPollModelRepository(s cServer) cError {
+	return with(s, func(s *server) error {
+		if s.engine.Mode() != engine.ModePoll {
+			return status.New(status.Unavailable, "polling is disabled")
+		}
+		return nil
 	})
 }
 

@@ -193,7 +193,20 @@ func LoadEmbedded(args []string, lookup func(string) (string, bool)) (*Config, e
 	for _, e := range c.Listen.All() {
 		e.On = false
 	}
-	return read(c, args, lookup)
+	c, err := read(c, args, lookup)
+	for _, name := range notEmbedded {
+		if _, ok := c.given[name]; ok {
+			c.WithoutEffect = append(c.WithoutEffect, name)
+		}
+	}
+	return c, err
+}
+
+// notEmbedded are the options without effect in a server inside another program, which uses no GPUs and has no service
+// manager.
+var notEmbedded = []string{
+	"allow-gpu-metrics", "cuda-memory-pool-byte-size", "min-supported-compute-capability", "model-load-gpu-limit",
+	"model-memory-budget-gpu", "pinned-memory-pool-byte-size", WatchdogModel,
 }
 
 // read is Load over the defaults in c.

@@ -182,7 +182,15 @@ def test_D078_options_control_and_two_servers(tmp_path):
     assert printed[6] == "mine: ready"
     assert '"shape":[-1,1]' in printed[7], "the configuration of the load request counts"
     assert printed[8:] == ["stopped: the server is stopping"]
-    assert "all options" in log.read_text(), "the log is in its file"
+    said = log.read_text()
+    assert "all options" in said, "the log is in its file"
+    page = (ROOT / "docs/embed.md").read_text()
+    listed = re.findall(r"`(Set\w+)`", page.split("**Without effect.**")[1].split("**Functions.**")[0])
+    options = dict(re.findall(r'\((\w+), "([\w-]+)"', (ROOT / "app/library/options.c").read_text()))
+    options.update({"SetCudaMemoryPoolByteSize": "cuda-memory-pool-byte-size", "SetCudaVirtualAddressSize":
+                    "cuda-virtual-address-size", "SetModelLoadDeviceLimit": "model-load-gpu-limit"})
+    assert sorted(options[name] for name in listed) == sorted(
+        re.findall(r"the option --([\w-]+) has no effect in this server", said)), "docs/embed.md lists them"
 
 
 def test_D078_the_example_of_the_documentation(tmp_path):
@@ -226,12 +234,6 @@ def test_D078_null_pointers_are_refused(checks):
     assert all(": Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
 
 
-def test_D078_functions_that_are_missing_say_so(checks):
-    lines = [text for text in checks[0].splitlines() if text.startswith("missing ")]
-    assert lines == ["missing %s: Unsupported: TRITONSERVER_%s is not supported by this library" % row for row in (
-        ("poll", "ServerPollModelRepository"), ("timeout", "ServerSetExitTimeout"), ("trace", "InferenceTraceNew"))]
-
-
 def test_D078_a_request_for_an_unknown_model_is_not_made(checks):
     assert line(checks[0], "unknown model") == (
         "unknown model: Not found: Request for unknown model: 'absent' is not found")
@@ -266,3 +268,142 @@ def test_D078_faults_of_the_functions_for_memory_are_seen(checks):
 
 def test_D078_a_deleted_server_calls_no_function_of_the_program(checks):
     assert line(checks[0], "the function has returned") == "the function has returned: 1"
+
+
+MODEL = """
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] %s}
+"""
+
+
+def write_model(folder, config, code=None, output=""):
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text("max_batch_size: 8" + MODEL % output + config)
+    if code:
+        (folder / "1/model.py").write_text(
+            "import triton_python_backend_utils as pb_utils\n\n\nclass TritonPythonModel:\n"
+            "    def execute(self, requests):" + code)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    """What the program traces.c prints. The address sanitizer watches its memory and the library's."""
+    folder = tmp_path_factory.mktemp("traces")
+    compile_program(folder / "traces", "-fsanitize=address,undefined", source="traces.c")
+    models = folder / "models"
+    write_model(models / "one", 'backend: "identity"')
+    write_model(models / "labels", 'backend: "identity"', output='label_filename: "labels.txt" ')
+    (models / "labels/labels.txt").write_text("cat\ndog\n\nbird\n")
+    write_model(models / "steps", """platform: "ensemble" ensemble_scheduling {
+  step { model_name: "one" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" }
+         output_map { key: "OUTPUT0" value: "between" } }
+  step { model_name: "one" model_version: -1 input_map { key: "INPUT0" value: "between" }
+         output_map { key: "OUTPUT0" value: "OUTPUT0" } } }""")
+    write_model(models / "caller", 'backend: "python"', """
+        answers = []
+        for r in requests:
+            call = pb_utils.InferenceRequest(model_name="one", requested_output_names=["OUTPUT0"], inputs=r.inputs(),
+                                             trace=r.trace(), request_id="call")
+            answers.append(pb_utils.InferenceResponse(call.exec().output_tensors()))
+        return answers
+""")
+    write_model(models / "fails", 'backend: "python"', """
+        return [pb_utils.InferenceResponse([], pb_utils.TritonError("it cannot")) for r in requests]
+""")
+    write_model(models / "three", 'backend: "python" model_transaction_policy { decoupled: true }', """
+        for r in requests:
+            for n in (1, 2, 3):
+                values = pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy() + n
+                r.get_response_sender().send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", values)]))
+            r.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+""")
+    printed = run(folder / "traces", models, ASAN_OPTIONS="detect_leaks=1")
+    assert printed.endswith("done\n"), printed
+    return printed
+
+
+def part(printed, title):
+    """The lines of one part, without their indents."""
+    lines = printed.split("\n%s:\n" % title, 1)[1].splitlines()
+    end = next(i for i, text in enumerate(lines) if not text.startswith("  "))
+    return [text.strip() for text in lines[:end]]
+
+
+QUEUE = ["REQUEST_START", "QUEUE_START"]
+COMPUTE = ["COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END"]
+
+
+def of(who, *activities):
+    return ["%s: %s" % (who, a) for a in activities]
+
+
+def test_D078_a_trace_reports_the_times_of_a_request(traces):
+    assert part("\n" + traces, "one, level 4") == [
+        *of("one 1 'mine' own", *QUEUE, *COMPUTE, "REQUEST_END", "released"), "response, final"]
+    assert part(traces, "one, level 0") == ["one 1 'mine' own: released", "response, final"]
+
+
+def test_D078_a_trace_reports_the_tensors_of_a_request(traces):
+    values = "FP32 [1,4] 16 CPU 5"
+    assert part(traces, "one, level 12") == [*of("one 1 'mine' own", "REQUEST_START", *(
+        "TENSOR_%s %s" % (name, values) for name in ("QUEUE_INPUT INPUT0", "BACKEND_INPUT INPUT0",
+                                                     "BACKEND_OUTPUT OUTPUT0")),
+        "QUEUE_START", *COMPUTE, "REQUEST_END", "released"), "response, final"]
+
+
+def test_D078_steps_and_calls_have_child_traces(traces):
+    child = of("one 1 'mine' child", *QUEUE, *COMPUTE, "REQUEST_END", "released")
+    lines = part(traces, "steps, level 1")
+    assert [text for text in lines if " child:" in text] == child + child
+    assert [text for text in lines if " child:" not in text] == [
+        *of("steps 1 'mine' own", *QUEUE, "REQUEST_END", "released"), "response, final"]
+    lines = part(traces, "caller, level 4")
+    assert [text for text in lines if " child:" in text] == [text.replace("mine", "call") for text in child]
+    assert [text for text in lines if " child:" not in text] == [
+        *of("caller 1 'mine' own", *QUEUE, *COMPUTE, "REQUEST_END", "released"), "response, final"]
+
+
+def test_D078_each_response_of_a_decoupled_model_is_in_the_trace(traces):
+    lines = part(traces, "three, level 8")
+    outputs = ["three 1 'mine' own: TENSOR_BACKEND_OUTPUT OUTPUT0 FP32 [1,4] 16 CPU %d" % (5 + n) for n in (1, 2, 3)]
+    assert [text for text in lines if "OUTPUT" in text] == outputs
+    for n, text in enumerate(outputs):
+        assert lines.index(text) < [i for i, one in enumerate(lines) if one.startswith("response")][n]
+    assert lines[-2:] == ["three 1 'mine' own: released", "response, final"]
+
+
+def test_D078_the_trace_of_a_request_that_fails_is_released_once(traces):
+    assert part(traces, "refused") == ["one -1 'mine' own: released"]
+    assert "absent input: Invalid argument: " in traces and "open 0" in traces
+    assert part(traces, "failed")[-3:] == ["fails 1 'mine' own: released", "response, final", "Internal"]
+
+
+def test_D078_a_program_reports_its_own_activities(traces):
+    custom = " -1 '' own: CUSTOM_ACTIVITY "
+    assert [text.lstrip() for text in part(traces, "own")] == [
+        "parent 77", custom.strip() + ' {"1000":"a \\"first\\" one"}',
+        custom.strip() + ' {"1000":"a \\"first\\" one","2000":"second"}', custom.strip() + ' {"3000":"third"}',
+        'context {"traceparent": "00-1-2-01"}', "child of own 1, of another number 1"]
+    for what, why in (("no release", "function that releases the trace"), ("no place", "place for the trace"),
+                      ("no trace", "trace")):
+        assert line(traces, what) == "%s: Invalid argument: the %s is NULL" % (what, why)
+
+
+def test_D078_an_allocator_is_asked_and_told_where_outputs_are(traces):
+    assert part(traces, "memory") == [
+        "query OUTPUT0 16 CPU", "allocate OUTPUT0 CPU_PINNED", "attributes OUTPUT0 16 CPU_PINNED", "response, final"]
+
+
+def test_D078_labels_of_outputs(traces):
+    assert part(traces, "labels") == ["cat", "dog", "none", "bird", "none"]
+    assert line(traces, "no output") == "no output: Invalid argument: there is no response output 1"
+
+
+def test_D078_a_raw_input_gets_its_shape_from_the_model(traces):
+    assert line(traces, "raw") == "raw: OUTPUT0 FP32 [1,4] 9, label none"
+    assert line(traces, "another input").startswith("another input: Invalid argument: raw input 'IN2' can't be added")
+
+
+def test_D078_polling_and_the_exit_timeout(traces):
+    assert line(traces, "poll") == "poll: Unavailable: polling is disabled"
+    assert line(traces, "no server").startswith("no server: Invalid argument: ")

@@ -80,19 +80,6 @@ static TRITONSERVER_InferenceRequest *ask(const char *model, TRITONSERVER_Respon
   return q;
 }
 
-// These are not in the header.
-TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server *s);
-TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(TRITONSERVER_Server *s, unsigned seconds);
-TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
-    TRITONSERVER_InferenceTrace **t, int level, uint64_t parent, void *activity, void *release, void *userp);
-
-static void missing(void) {
-  TRITONSERVER_InferenceTrace *trace;
-  refused("missing poll", TRITONSERVER_ServerPollModelRepository(server));
-  refused("missing timeout", TRITONSERVER_ServerSetExitTimeout(server, 1));
-  refused("missing trace", TRITONSERVER_InferenceTraceNew(&trace, 1, 0, NULL, NULL, NULL));
-}
-
 static void pointers(TRITONSERVER_ServerOptions *o) {
   TRITONSERVER_InferenceRequest *q;
   TRITONSERVER_Message *m;
@@ -160,7 +147,6 @@ int main(int argc, char **argv) {
   must(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(o, 6.123456789));
   must(TRITONSERVER_ServerNew(&server, o));
   pointers(o);
-  missing();
   must(TRITONSERVER_ServerOptionsDelete(o));
   must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, release, NULL));
   refused("unknown model", TRITONSERVER_InferenceRequestNew(&q, server, "absent", -1));

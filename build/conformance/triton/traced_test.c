@@ -20,6 +20,8 @@ Error *TRITONSERVER_InferenceTraceModelName(Trace *, const char **);
 Error *TRITONSERVER_InferenceTraceModelVersion(Trace *, int64_t *);
 Error *TRITONSERVER_InferenceTraceRequestId(Trace *, const char **);
 Error *TRITONSERVER_InferenceTraceContext(Trace *, const char **);
+Error *TRITONSERVER_InferenceTraceParentId(Trace *, uint64_t *);
+Error *TRITONSERVER_InferenceTraceSetContext(Trace *, const char *);
 Error *TRITONSERVER_InferenceTraceReportActivity(Trace *, uint64_t time, const char *name);
 Error *TRITONSERVER_InferenceTraceSpawnChildTrace(Trace *, Trace **);
 Error *TRITONSERVER_InferenceTraceDelete(Trace *);
@@ -98,8 +100,18 @@ static Error *follow(Trace *t, Trace **child) {
       context);
   TRITONSERVER_LogMessage(0, __FILE__, __LINE__, line);
   Trace *unused;
+  uint64_t parent = 0;
   TRITONSERVER_InferenceTraceSpawnChildTrace(t, &unused);
+  TRITONSERVER_InferenceTraceParentId(unused, &parent);
+  TRITONSERVER_InferenceTraceSetContext(unused, "the child's");
   TRITONSERVER_InferenceTraceDelete(unused);
+  TRITONSERVER_InferenceTraceSetContext(t, "first");
+  TRITONSERVER_InferenceTraceSetContext(t, "mine");
+  TRITONSERVER_InferenceTraceContext(t, &context);
+  Error *unknown = TRITONSERVER_InferenceTraceParentId(t, &number);
+  if (parent != number || unknown == NULL || strcmp(context, "mine") != 0)
+    return TRITONSERVER_ErrorNew(1, "the trace has another parent or context");
+  TRITONSERVER_ErrorDelete(unknown);
   return TRITONSERVER_InferenceTraceSpawnChildTrace(t, child);
 }
 

@@ -72,6 +72,7 @@ _FUNCTIONS = {
     "TRITONSERVER_ServerUnloadModel": [_P, _S],
     "TRITONSERVER_ServerUnloadModelAndDependents": [_P, _S],
     "TRITONSERVER_ServerRegisterModelRepository": [_P, _S, POINTER(c_void_p), _U32],
+    "TRITONSERVER_ServerPollModelRepository": [_P],
     "TRITONSERVER_ServerUnregisterModelRepository": [_P, _S],
     "TRITONSERVER_ServerMetrics": [_P, _OUT],
     "TRITONSERVER_MetricsFormatted": [_P, c_int, POINTER(c_void_p), POINTER(c_size_t)],

@@ -238,7 +238,8 @@ class Server:
         check(c.ServerUnregisterModelRepository(self._running.pointer, str(repository_path).encode()))
 
     def poll_model_repository(self):
-        raise UnsupportedError("in poll mode the server finds changes by itself")
+        """Has nothing to do in poll mode, because the server finds changes by itself. In other modes it is an error."""
+        check(c.ServerPollModelRepository(self._running.pointer))
 
     def metrics(self, metric_format=MetricFormat.PROMETHEUS):
         if not self.options.metrics:

@@ -18,11 +18,16 @@ error TRITONSERVER_ResponseAllocatorNew(
   return NULL;
 }
 
-// Outputs are always offered in memory of the CPU, with their size: there is nothing to ask before.
-error TRITONSERVER_ResponseAllocatorSetQueryFunction(TRITONSERVER_ResponseAllocator *a, void *query) { return NULL; }
-
-error TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(TRITONSERVER_ResponseAllocator *a, void *attributes) {
+error TRITONSERVER_ResponseAllocatorSetQueryFunction(TRITONSERVER_ResponseAllocator *a, query_function query) {
   NEED(a, "allocator");
+  a->query = query;
+  return NULL;
+}
+
+error TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
+    TRITONSERVER_ResponseAllocator *a, attributes_function attributes) {
+  NEED(a, "allocator");
+  a->attributes = attributes;
   return NULL;
 }
 
@@ -54,6 +59,9 @@ error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r) {
   if (r == NULL) return NULL;
   free_outputs(r);
   nt_delete_error(r->failure);
+  if (r->labels != 0) host_forget_labels(r->labels);
+  for (uint32_t i = 0; i < r->label_count; i++) free(r->label_texts[i]);
+  free(r->label_texts);
   free(r->outputs);
   free(r->parameters);
   free(r->record);
@@ -122,7 +130,30 @@ error TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse *r, uint32_t index, size_t class, const char **label) {
   NEED(r, "response");
   *label = NULL;
+  if (index >= r->output_count) return new_error(CODE_INVALID_ARG, "there is no response output %u", index);
+  char *text = r->labels == 0 ? NULL : host_label(r->labels, r->outputs[index].name, class);
+  if (text == NULL) return NULL;
+  r->label_texts = must_have(realloc(r->label_texts, (r->label_count + 1) * sizeof *r->label_texts));
+  r->label_texts[r->label_count++] = text;
+  *label = text;
   return NULL;
+}
+
+// allocate_output asks the allocator for the memory of an output, where it prefers it to be.
+static error allocate_output(TRITONSERVER_ResponseAllocator *a, void *userp, client_output *o) {
+  int memory = MEMORY_CPU;
+  int64_t id = 0;
+  size_t size = o->size;
+  error e = a->query == NULL ? NULL : a->query(a, userp, o->name, &size, &memory, &id);
+  if (e != NULL) return e;
+  o->memory = memory;
+  o->memory_id = id;
+  e = a->allocate(a, o->name, o->size, memory, id, userp, &o->data, &o->userp, &o->memory, &o->memory_id);
+  if (e != NULL || a->attributes == NULL) return e;
+  TRITONSERVER_BufferAttributes attributes = {.size = o->size, .memory = o->memory, .memory_id = o->memory_id};
+  e = a->attributes(a, o->name, &attributes, userp, o->userp);
+  if (e != NULL && o->data != NULL) nt_delete_error(a->free(a, o->data, o->userp, o->size, o->memory, o->memory_id));
+  return e;
 }
 
 // read_output appends an output to a response, copied into memory of the caller's.
@@ -136,8 +167,7 @@ static error read_output(cursor *c, TRITONSERVER_InferenceRequest *q, TRITONSERV
   const void *from = (const void *)(uintptr_t)number(c);
   o->size = number(c);
   if (from == NULL) from = bytes(c, o->size);
-  error e = q->allocator->allocate(q->allocator, o->name, o->size, MEMORY_CPU, 0, q->allocator_userp, &o->data,
-      &o->userp, &o->memory, &o->memory_id);
+  error e = allocate_output(q->allocator, q->allocator_userp, o);
   if (e != NULL) return e;
   if (o->data == NULL && o->size > 0)
     return new_error(CODE_INTERNAL, "the allocator returned no memory for the %llu bytes of output '%s'",
@@ -157,6 +187,7 @@ static void read_response(TRITONSERVER_InferenceResponse *r, TRITONSERVER_Infere
   r->model = text(&c, &n);
   r->version = (int64_t)number(&c);
   r->id = text(&c, &n);
+  r->labels = number(&c);
   if (code >= 0) {
     r->failure = new_error(code, "%s", why);
     return;

@@ -34,6 +34,8 @@ enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR, LOG_VERBOSE };
 
 enum { RELEASE_ALL = 1, RELEASE_RESCHEDULE = 2 };
 enum { RESPONSE_FINAL = 1 };
+enum { TRACE_MIN = 1, TRACE_MAX = 2, TRACE_TIMESTAMPS = 4, TRACE_TENSORS = 8 };
+enum { ACTIVITY_CUSTOM = 10 };
 enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 enum { MODEL_ONE_TO_ONE = 1, MODEL_DECOUPLED = 2 };
 
@@ -70,7 +72,17 @@ typedef TRITONSERVER_Error *(*allocate_function)(TRITONSERVER_ResponseAllocator 
 typedef TRITONSERVER_Error *(*free_function)(
     TRITONSERVER_ResponseAllocator *, void *buffer, void *buffer_userp, size_t size, int memory, int64_t memory_id);
 typedef TRITONSERVER_Error *(*start_function)(TRITONSERVER_ResponseAllocator *, void *userp);
+typedef TRITONSERVER_Error *(*query_function)(TRITONSERVER_ResponseAllocator *, void *userp, const char *tensor,
+    size_t *size, int *memory, int64_t *memory_id);
+typedef TRITONSERVER_Error *(*attributes_function)(TRITONSERVER_ResponseAllocator *, const char *tensor,
+    TRITONSERVER_BufferAttributes *, void *userp, void *buffer_userp);
 typedef void (*release_function)(TRITONSERVER_InferenceRequest *, uint32_t flags, void *userp);
 typedef void (*response_function)(TRITONSERVER_InferenceResponse *, uint32_t flags, void *userp);
+
+// What a program gives to follow its requests. Times are nanoseconds of the monotonic clock.
+typedef void (*activity_function)(TRITONSERVER_InferenceTrace *, int activity, uint64_t time, void *userp);
+typedef void (*tensor_activity_function)(TRITONSERVER_InferenceTrace *, int activity, const char *name, int type,
+    const void *data, size_t size, const int64_t *shape, uint64_t dims, int memory, int64_t memory_id, void *userp);
+typedef void (*trace_release_function)(TRITONSERVER_InferenceTrace *, void *userp);
 
 #endif

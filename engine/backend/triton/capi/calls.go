@@ -86,6 +86,9 @@ func host_infer(s *C.TRITONSERVER_Server, q *C.TRITONSERVER_InferenceRequest, an
 	q.sent = C.uint64_t(number)
 	if err := serverAt(s).Infer(r); err != nil {
 		forgetAsked(number)
+		if t, ok := r.Trace.(*followed); ok {
+			t.refused()
+		}
 		r.Release()
 		q.sent = 0
 		return cError(err)

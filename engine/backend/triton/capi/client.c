@@ -10,8 +10,6 @@
 
 typedef TRITONSERVER_InferenceRequest request;
 
-error TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace *t);
-
 // The limits of an input. A shape of more dimensions, or data of more bytes, is a fault of the program.
 static const uint64_t most_dims = 1 << 16, most_bytes = (uint64_t)1 << 47;
 
@@ -343,9 +341,13 @@ error TRITONSERVER_ServerInferAsync(TRITONSERVER_Server *s, request *q, TRITONSE
   if (q->respond == NULL || q->allocator == NULL || q->release == NULL)
     return new_error(CODE_INVALID_ARG, "a request needs functions for its responses and for its release");
   q->cancelled = false;  // it may have been sent before
-  q->traced = trace == NULL ? 0 : trace->handle;
-  error e = host_infer(s, q, nt_answering);  // q may be gone
-  if (e == NULL) TRITONSERVER_InferenceTraceDelete(trace);
+  q->trace = trace;
+  bool call = trace != NULL && trace->kind == TRACE_OF_CALL;
+  error e = host_infer(s, q, nt_answering);  // q may be gone, and the trace of a program too
+  if (call) {                                // as in Triton, it is taken even if the request is refused
+    clear_trace(trace);
+    free(trace);
+  }
   return e;
 }
 

@@ -10,6 +10,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"runtime/cgo"
 	"time"
 	"unsafe"
 
@@ -22,6 +23,7 @@ import (
 // final response. It ends early when s is deleted.
 func answer(s *program, q *C.TRITONSERVER_InferenceRequest, number uint64, r *infer.Request) {
 	defer r.Release()
+	trace, _ := r.Trace.(*followed)
 	var w recordWriter
 	for last := false; !last; {
 		resp, err := r.Next(context.Background())
@@ -35,10 +37,12 @@ func answer(s *program, q *C.TRITONSERVER_InferenceRequest, number uint64, r *in
 		if last {
 			flags = C.RESPONSE_FINAL
 		}
-		switch {
-		case !s.begin():
+		if !s.begin() {
 			resp.Release()
 			return
+		}
+		trace.report(last)
+		switch {
 		case last && resp.Err == nil && len(resp.Outputs) == 0 && len(resp.Parameters) == 0:
 			C.nt_answer(q, nil, 0, flags)
 		default:
@@ -50,6 +54,7 @@ func answer(s *program, q *C.TRITONSERVER_InferenceRequest, number uint64, r *in
 		s.end()
 		resp.Release()
 	}
+	trace.end(s)
 }
 
 // response appends the record that read_response reads.
@@ -67,6 +72,7 @@ func (w *recordWriter) response(r *infer.Request, resp *infer.Response) {
 	}
 	w.number(uint64(version))
 	w.text(r.ID)
+	w.number(uint64(labelsOf(r, resp)))
 	w.number(uint64(len(resp.Parameters)))
 	w.number(uint64(len(resp.Outputs)))
 	for i := range resp.Parameters {
@@ -77,6 +83,30 @@ func (w *recordWriter) response(r *infer.Request, resp *infer.Response) {
 	}
 }
 
+// labelsOf returns the number of the model that has answered, 0 if no output has labels.
+func labelsOf(r *infer.Request, resp *infer.Response) cgo.Handle {
+	if r.Served != nil {
+		for i := range resp.Outputs {
+			if r.Served.Labels(resp.Outputs[i].Name) != nil {
+				return cgo.NewHandle(r.Served)
+			}
+		}
+	}
+	return 0
+}
+
+//export host_label
+func host_label(labels C.uint64_t, output *C.char, class C.size_t) *C.char {
+	all := cgo.Handle(labels).Value().(infer.Served).Labels(C.GoString(output))
+	if uint64(class) >= uint64(len(all)) || all[class] == "" {
+		return nil
+	}
+	return C.CString(all[class])
+}
+
+//export host_forget_labels
+func host_forget_labels(labels C.uint64_t) { cgo.Handle(labels).Delete() }
+
 // goRequest copies a request. The caller has the reference on it.
 func goRequest(q *C.TRITONSERVER_InferenceRequest) *infer.Request {
 	r := infer.New()
@@ -86,8 +116,9 @@ func goRequest(q *C.TRITONSERVER_InferenceRequest) *infer.Request {
 	if q.timeout > 0 {
 		r.Timeout = time.Duration(min(uint64(q.timeout), math.MaxInt64/1000)) * time.Microsecond
 	}
-	if t, ok := host.(Tracer); ok && q.traced != 0 {
-		r.Trace = t.Trace(uint64(q.traced))
+	if q.trace != nil {
+		r.Trace = traceOf(q.trace, r)
+		q.trace = nil // it is the server's now
 	}
 	for _, o := range unsafe.Slice(q.outputs, q.output_count) {
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: C.GoString(o)})

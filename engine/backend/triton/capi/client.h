@@ -35,7 +35,7 @@ struct TRITONSERVER_InferenceRequest {
   void *allocator_userp;
   response_function respond;
   void *respond_userp;
-  uint64_t traced;  // the handle of the request in whose trace it is; 0: none
+  TRITONSERVER_InferenceTrace *trace;  // while it is being sent; NULL: it is not traced
   _Atomic uint64_t sent;  // Go's number; 0: it was not sent
   atomic_bool cancelled;
   bool raw;     // its one input has only data; the model says what it is
@@ -45,7 +45,10 @@ struct TRITONSERVER_InferenceRequest {
 struct TRITONSERVER_ResponseAllocator {
   allocate_function allocate;
   free_function free;
+  // These may be NULL.
   start_function start;
+  query_function query;
+  attributes_function attributes;
 };
 
 typedef struct {
@@ -67,6 +70,9 @@ struct TRITONSERVER_InferenceResponse {
   client_output *outputs;
   TRITONSERVER_Parameter *parameters;
   uint32_t output_count, parameter_count;
+  uint64_t labels;  // Go's number of the model that has labels for its outputs; 0: it has none
+  char **label_texts;
+  uint32_t label_count;
   error failure;
 };
 

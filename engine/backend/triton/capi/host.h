@@ -18,6 +18,13 @@ bool host_logs(int level);
 // host_activity records what a backend does with a traced request, at nanoseconds of the monotonic clock.
 void host_activity(uint64_t handle, uint64_t time, const char *name);
 
+// host_label returns a label of an output; NULL: there is none. host_forget_labels says that it is not called any more.
+char *host_label(uint64_t labels, const char *output, size_t class);
+void host_forget_labels(uint64_t labels);
+
+// host_context returns the context of a trace with an activity added, by its time.
+char *host_context(const char *context, uint64_t time, const char *name);
+
 // host_find_model returns an error if a server knows that it cannot take requests for a model.
 TRITONSERVER_Error *host_find_model(TRITONSERVER_Server *s, const char *name, int64_t version);
 // host_infer sends a request to a server; its answers come by nt_answer. answering: the caller is in nt_answer.

@@ -108,12 +108,25 @@ typedef struct event {
   enum { EVENT_RESPONSE, EVENT_RELEASE } kind;
 } event;
 
-// The trace of a request that a backend executes, or one for a request that the backend makes for it (a child).
+// The trace of a request.
 struct TRITONSERVER_InferenceTrace {
-  uint64_t handle;  // Go's number of the request; 0: the request is not traced
+  enum {
+    TRACE_OF_BACKEND,  // of a request that a backend executes, and a part of that
+    TRACE_OF_CALL,     // a child of it, for a request that the backend makes
+    TRACE_OF_PROGRAM   // a program's, or a child of it
+  } kind;
+  uint64_t handle;  // Go's number of the backend's request; 0: the request is not traced
   uint64_t number;  // the server's; 0: not known
-  bool child;
-  const char *id, *context;  // the request's memory; NULL for a child
+  uint64_t parent;  // the number of the parent; 0: there is none, or it is not known
+  // The texts are its own, except the model and the id of TRACE_OF_BACKEND. NULL: not known.
+  char *model, *id, *context;
+  int64_t version;
+  // These are for TRACE_OF_PROGRAM. The last one is given the trace at its end, and deletes it.
+  int level;
+  activity_function activity;
+  tensor_activity_function tensor;
+  trace_release_function release;
+  void *userp;
 };
 
 // A request that a backend executes.
@@ -188,6 +201,8 @@ const void *parameter_value(const TRITONSERVER_Parameter *p);
 // new_output makes an output without data, and free_output frees it with its data.
 TRITONBACKEND_Output *new_output(const char *name, int type, const int64_t *shape, uint32_t dims);
 void free_output(TRITONBACKEND_Output *o);
+// clear_trace frees the context of a TRACE_OF_BACKEND, and all texts of the others.
+void clear_trace(TRITONSERVER_InferenceTrace *t);
 // free_states frees the states of a request.
 void free_states(TRITONBACKEND_Request *q);
 // new_data makes the memory of an output, which the server can read. Arguments: those of TRITONBACKEND_OutputBuffer.

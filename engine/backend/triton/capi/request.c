@@ -15,6 +15,7 @@ void release_request(TRITONBACKEND_Request *q) {
   free(q->parameters);
   free(q->outputs);
   free_states(q);
+  clear_trace(&q->trace);
   free(q);
 }
 
@@ -56,8 +57,13 @@ TRITONBACKEND_Request *nt_request(const char *record, uint64_t size) {
   uint64_t n;
   q->id = text(&c, &n);
   q->correlation_text = text(&c, &n);
-  q->trace.context = text(&c, &n);
-  q->trace.id = q->id;
+  const char *context = text(&c, &n);
+  if (traced) q->trace.context = copy_text(context);
+  q->trace.id = (char *)q->id;
+  if (the_model != NULL) {
+    q->trace.model = the_model->name;
+    q->trace.version = (int64_t)the_model->version;
+  }
   if (traced) q->trace.handle = q->handle;
   q->inputs = array(q->input_count, sizeof *q->inputs);
   for (uint32_t i = 0; i < q->input_count; i++) read_input(&c, &q->inputs[i]);

@@ -56,6 +56,20 @@ void nt_free_response(TRITONBACKEND_Response *r);
 // nt_executing says whether the caller takes the events of this thread itself, so that Go is not woken for them.
 void nt_executing(bool on);
 
+// nt_new_trace makes a trace of a program with the functions and the level of another one.
+TRITONSERVER_InferenceTrace *nt_new_trace(const TRITONSERVER_InferenceTrace *like, uint64_t parent);
+// nt_name_trace says which request the trace is of.
+void nt_name_trace(TRITONSERVER_InferenceTrace *t, const char *model, int64_t version, const char *id);
+// These call the program's functions, if the level of the trace is one for them. After nt_release_trace the trace is the
+// program's.
+void nt_report(TRITONSERVER_InferenceTrace *t, int activity, uint64_t time);
+void nt_report_tensor(TRITONSERVER_InferenceTrace *t, int activity, const char *name, int type, const void *data,
+    size_t size, const int64_t *shape, uint64_t dims);
+void nt_report_custom(TRITONSERVER_InferenceTrace *t, uint64_t time, const char *name);
+void nt_release_trace(TRITONSERVER_InferenceTrace *t);
+// nt_monotonic returns nanoseconds of the monotonic clock.
+uint64_t nt_monotonic(void);
+
 // The caller has the objects that these make. nt_delete_error frees an error. All others stay until the process ends.
 void nt_delete_error(error e);
 // nt_glibc returns the version of the C library.

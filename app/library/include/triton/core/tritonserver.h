@@ -225,7 +225,75 @@ typedef TRITONSERVER_Error* (*TRITONSERVER_ResponseAllocatorStartFn_t)(
 TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorNew(TRITONSERVER_ResponseAllocator** allocator,
     TRITONSERVER_ResponseAllocatorAllocFn_t allocate, TRITONSERVER_ResponseAllocatorReleaseFn_t release,
     TRITONSERVER_ResponseAllocatorStartFn_t start);
+// Before allocate, query is asked where the memory of an output should be: on the CPU. After it, attributes is told the
+// attributes of the memory, and may look at them.
+typedef TRITONSERVER_Error* (*TRITONSERVER_ResponseAllocatorQueryFn_t)(TRITONSERVER_ResponseAllocator* allocator,
+    void* userp, const char* output, size_t* size, TRITONSERVER_MemoryType* memory, int64_t* memory_id);
+typedef TRITONSERVER_Error* (*TRITONSERVER_ResponseAllocatorBufferAttributesFn_t)(
+    TRITONSERVER_ResponseAllocator* allocator, const char* output, TRITONSERVER_BufferAttributes* attributes,
+    void* userp, void* buffer_userp);
+TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorSetQueryFunction(
+    TRITONSERVER_ResponseAllocator* allocator, TRITONSERVER_ResponseAllocatorQueryFn_t query);
+TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
+    TRITONSERVER_ResponseAllocator* allocator, TRITONSERVER_ResponseAllocatorBufferAttributesFn_t attributes);
 TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator* allocator);
+
+// Traces. A trace is given to TRITONSERVER_ServerInferAsync. The activity functions are called with what happens to the
+// request, and to those that models make for it: each of these has a trace of its own, a child. Times are nanoseconds of
+// CLOCK_MONOTONIC. All is reported on the thread that gives the responses, before the response that follows it. release
+// is called once for each trace, at its end, and deletes it. The texts of a trace stay until then.
+typedef enum TRITONSERVER_tracelevel_enum {
+  TRITONSERVER_TRACE_LEVEL_DISABLED = 0,
+  TRITONSERVER_TRACE_LEVEL_MIN = 1,  // means TIMESTAMPS
+  TRITONSERVER_TRACE_LEVEL_MAX = 2,  // means TIMESTAMPS
+  TRITONSERVER_TRACE_LEVEL_TIMESTAMPS = 4,
+  TRITONSERVER_TRACE_LEVEL_TENSORS = 8
+} TRITONSERVER_InferenceTraceLevel;
+
+typedef enum TRITONSERVER_traceactivity_enum {
+  TRITONSERVER_TRACE_REQUEST_START,
+  TRITONSERVER_TRACE_QUEUE_START,
+  TRITONSERVER_TRACE_COMPUTE_START,
+  TRITONSERVER_TRACE_COMPUTE_INPUT_END,
+  TRITONSERVER_TRACE_COMPUTE_OUTPUT_START,
+  TRITONSERVER_TRACE_COMPUTE_END,
+  TRITONSERVER_TRACE_REQUEST_END,
+  TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT,
+  TRITONSERVER_TRACE_TENSOR_BACKEND_INPUT,
+  TRITONSERVER_TRACE_TENSOR_BACKEND_OUTPUT,
+  TRITONSERVER_TRACE_CUSTOM_ACTIVITY  // its name is in the context, a JSON object, as the value of its time
+} TRITONSERVER_InferenceTraceActivity;
+
+typedef void (*TRITONSERVER_InferenceTraceActivityFn_t)(TRITONSERVER_InferenceTrace* trace,
+    TRITONSERVER_InferenceTraceActivity activity, uint64_t time, void* userp);
+typedef void (*TRITONSERVER_InferenceTraceTensorActivityFn_t)(TRITONSERVER_InferenceTrace* trace,
+    TRITONSERVER_InferenceTraceActivity activity, const char* name, TRITONSERVER_DataType type, const void* data,
+    size_t size, const int64_t* shape, uint64_t dims, TRITONSERVER_MemoryType memory, int64_t memory_id, void* userp);
+typedef void (*TRITONSERVER_InferenceTraceReleaseFn_t)(TRITONSERVER_InferenceTrace* trace, void* userp);
+
+const char* TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level);
+const char* TRITONSERVER_InferenceTraceActivityString(TRITONSERVER_InferenceTraceActivity activity);
+// level is a sum. parent is the number of another trace; 0: there is none.
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceNew(TRITONSERVER_InferenceTrace** trace,
+    TRITONSERVER_InferenceTraceLevel level, uint64_t parent, TRITONSERVER_InferenceTraceActivityFn_t activity,
+    TRITONSERVER_InferenceTraceReleaseFn_t release, void* userp);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceTensorNew(TRITONSERVER_InferenceTrace** trace,
+    TRITONSERVER_InferenceTraceLevel level, uint64_t parent, TRITONSERVER_InferenceTraceActivityFn_t activity,
+    TRITONSERVER_InferenceTraceTensorActivityFn_t tensor, TRITONSERVER_InferenceTraceReleaseFn_t release, void* userp);
+// The child has the functions of its parent.
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceSpawnChildTrace(
+    TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTrace** child);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace* trace);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceId(TRITONSERVER_InferenceTrace* trace, uint64_t* id);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceParentId(TRITONSERVER_InferenceTrace* trace, uint64_t* id);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceModelName(TRITONSERVER_InferenceTrace* trace, const char** name);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceModelVersion(TRITONSERVER_InferenceTrace* trace, int64_t* version);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceRequestId(TRITONSERVER_InferenceTrace* trace, const char** id);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceContext(TRITONSERVER_InferenceTrace* trace, const char** context);
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_InferenceTrace* trace, const char* context);
+// The activity is reported at once, on this thread.
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceReportActivity(
+    TRITONSERVER_InferenceTrace* trace, uint64_t time, const char* name);
 
 // A request. Inputs must stay as they are until the request is released; outputs default to all of the model.
 // The release function is called once for each TRITONSERVER_ServerInferAsync that succeeds, before the function for the
@@ -261,6 +329,8 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest* request, uint64_t timeout);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddInput(TRITONSERVER_InferenceRequest* request, const char* name,
     const TRITONSERVER_DataType type, const int64_t* shape, uint64_t dims);
+// The one input of a request may have only data: the model says what it is.
+TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRawInput(TRITONSERVER_InferenceRequest* request, const char* name);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveInput(TRITONSERVER_InferenceRequest* request, const char* name);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllInputs(TRITONSERVER_InferenceRequest* request);
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputData(TRITONSERVER_InferenceRequest* request,
@@ -310,6 +380,9 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputCount(
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(TRITONSERVER_InferenceResponse* response,
     const uint32_t index, const char** name, TRITONSERVER_DataType* type, const int64_t** shape, uint64_t* dims,
     const void** data, size_t* size, TRITONSERVER_MemoryType* memory, int64_t* memory_id, void** userp);
+// A label of the model's for an element of an output; NULL: it has none. It is the response's.
+TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputClassificationLabel(
+    TRITONSERVER_InferenceResponse* response, const uint32_t index, const size_t element, const char** label);
 
 // The options of a server. The value of an option is checked when the server is made.
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsNew(TRITONSERVER_ServerOptions** options);
@@ -387,6 +460,10 @@ TRITONSERVER_Error* TRITONSERVER_ServerDelete(TRITONSERVER_Server* server);
 TRITONSERVER_Error* TRITONSERVER_ServerRegisterModelRepository(TRITONSERVER_Server* server, const char* path,
     const TRITONSERVER_Parameter** name_mapping, const uint32_t mapping_count);
 TRITONSERVER_Error* TRITONSERVER_ServerUnregisterModelRepository(TRITONSERVER_Server* server, const char* path);
+// In poll mode the server finds changes by itself, so there is nothing to do. In other modes this is an error.
+TRITONSERVER_Error* TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server* server);
+// Replaces the timeout of the options, for a stop that has not begun.
+TRITONSERVER_Error* TRITONSERVER_ServerSetExitTimeout(TRITONSERVER_Server* server, unsigned int seconds);
 TRITONSERVER_Error* TRITONSERVER_ServerIsLive(TRITONSERVER_Server* server, bool* live);
 TRITONSERVER_Error* TRITONSERVER_ServerIsReady(TRITONSERVER_Server* server, bool* ready);
 TRITONSERVER_Error* TRITONSERVER_ServerModelIsReady(
@@ -411,7 +488,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerLoadModelWithParameters(TRITONSERVER_Serv
 TRITONSERVER_Error* TRITONSERVER_ServerUnloadModel(TRITONSERVER_Server* server, const char* model);
 TRITONSERVER_Error* TRITONSERVER_ServerUnloadModelAndDependents(TRITONSERVER_Server* server, const char* model);
 TRITONSERVER_Error* TRITONSERVER_ServerMetrics(TRITONSERVER_Server* server, TRITONSERVER_Metrics** metrics);
-// trace must be NULL. The request's functions must be set. On success they are called later, from other threads.
+// The request's functions must be set. On success they are called later, from other threads. trace may be NULL. The
+// server takes it even if the request is refused, and gives it back by its release function.
 TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
     TRITONSERVER_InferenceRequest* request, TRITONSERVER_InferenceTrace* trace);
 
