@@ -1,6 +1,7 @@
 """Backend libraries of Triton's, made here from small C files, in the host process."""
 
 import concurrent.futures
+import re
 import subprocess
 
 import numpy as np
@@ -116,3 +117,18 @@ def test_D076_a_crash_ends_only_its_own_instance(server):
         assert infer(server, "plain", [1]).status == 200
         until(lambda: server.get("/v2/models/faulty/ready").status == 200, 60, "not restarted", server.log)
     assert "refused" in infer(server, "faulty", [0]).error
+
+
+def test_D076_the_steps_of_the_page_use_a_library(tmp_path):
+    """docs/triton-backends.md, "Use a library": the files, the line of the configuration and the command."""
+    text = (ROOT / "docs/triton-backends.md").read_text().split("## Use a library")[1]
+    (file, _), (config, line), (version, _) = re.findall(r"^    (\S+/\S*)(?: +(.*))?$", text, re.M)[:3]
+    made = library("identity_test", (tmp_path / file).parent)
+    made.rename(tmp_path / file)
+    (tmp_path / version).mkdir(parents=True)
+    name = (tmp_path / config).parent.name
+    model(tmp_path / "models", name, re.fullmatch('backend: "(\\w+)"', line)[1])
+    options = re.search(r"nereid serve (--.*)", text)[1].replace("=", f"={tmp_path}/").split()
+    with Server([], tmp_path, *options) as server:
+        answer = infer(server, name, [1, 2])
+        assert answer.json["outputs"][0]["data"] == [1, 2], answer.body
