@@ -1,4 +1,4 @@
-"""make test-shim runs the tests of backend libraries with the address sanitizer. This one proves that it would notice."""
+"""make test-shim runs the tests of backend libraries with the address sanitizer, which would notice a fault."""
 
 import pytest
 

@@ -60,8 +60,8 @@ void nt_executing(bool on);
 TRITONSERVER_InferenceTrace *nt_new_trace(const TRITONSERVER_InferenceTrace *like, uint64_t parent);
 // nt_name_trace says which request the trace is of.
 void nt_name_trace(TRITONSERVER_InferenceTrace *t, const char *model, int64_t version, const char *id);
-// These call the program's functions, if the level of the trace is one for them. After nt_release_trace the trace is the
-// program's.
+// These call the program's functions, if the level of the trace is one for them. After nt_release_trace the trace is
+// the program's.
 void nt_report(TRITONSERVER_InferenceTrace *t, int activity, uint64_t time);
 void nt_report_tensor(TRITONSERVER_InferenceTrace *t, int activity, const char *name, int type, const void *data,
     size_t size, const int64_t *shape, uint64_t dims);

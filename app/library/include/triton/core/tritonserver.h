@@ -239,9 +239,9 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
 TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAllocator* allocator);
 
 // Traces. A trace is given to TRITONSERVER_ServerInferAsync. The activity functions are called with what happens to the
-// request, and to those that models make for it: each of these has a trace of its own, a child. Times are nanoseconds of
-// CLOCK_MONOTONIC. All is reported on the thread that gives the responses, before the response that follows it. release
-// is called once for each trace, at its end, and deletes it. The texts of a trace stay until then.
+// request, and to those that models make for it: each of these has a trace of its own, a child. Times are nanoseconds
+// of CLOCK_MONOTONIC. All is reported on the thread that gives the responses, before the response that follows it.
+// release is called once for each trace, at its end, and deletes it. The texts of a trace stay until then.
 typedef enum TRITONSERVER_tracelevel_enum {
   TRITONSERVER_TRACE_LEVEL_DISABLED = 0,
   TRITONSERVER_TRACE_LEVEL_MIN = 1,  // means TIMESTAMPS
