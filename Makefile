@@ -337,7 +337,8 @@ test-shim: setup-python $(ORT) $(DIST)
 	sed 's/l.Memory = availableMemory()/l.Memory = -1/' $(LIMITS) > $(SANITIZED)/limits.go && ! cmp -s $(LIMITS) $(SANITIZED)/limits.go
 	echo '{"Replace": {"$(LIMITS)": "$(SANITIZED)/limits.go"}}' > $(SANITIZED)/overlay.json
 	CGO_CFLAGS="-g -O1 -fsanitize=address -fno-omit-frame-pointer" CGO_LDFLAGS=-fsanitize=address \
-	  go build -overlay=$(SANITIZED)/overlay.json -tags "$(TAGS)" -o $(SANITIZED)/nereid .
+	  go build -overlay=$(SANITIZED)/overlay.json -tags "$(TAGS)" -o $(SANITIZED)/nereid \
+	  -ldflags "-extldflags '-Wl,--no-as-needed -lstdc++'" . # ASan must find it at the start, for exceptions of libraries
 	NEREID=$(CURDIR)/$(SANITIZED)/nereid NEREID_SANITIZED=1 $(PY) -m pytest -q $(wildcard build/conformance/test_triton_*.py)
 
 # The platforms of docs/examples, each in an environment of its own.
