@@ -39,7 +39,8 @@ func (s Stamp) Time() time.Time {
 	return s.TimeAsKnown()
 }
 
-// TimeAsKnown is Time without a look at the clock, which costs as much as Now. It does not notice that the clock was set.
+// TimeAsKnown is Time without a look at the clock, which costs as much as Now. It does not notice that the clock was
+// set.
 func (s Stamp) TimeAsKnown() time.Time {
 	return wallStart.Add(time.Duration(s) + time.Duration(clockSet.Load()))
 }
