@@ -129,7 +129,8 @@ func TestValidateCommand(t *testing.T) {
 				"parameters { key: \"intra_op_thread_count\" value { string_value: \"many\" } }\n" +
 				"parameters { key: \"enable_mem_arenas\" value { string_value: \"1\" } }\n"},
 			want: []string{"R/a/config.pbtxt:2:", `parameter "intra_op_thread_count" is "many"; want a number`,
-				"R/a/config.pbtxt:3:", `did you mean "enable_mem_arena"?`, "1 model, 1 with errors; 1 error, 1 warning"}},
+				"R/a/config.pbtxt:3:", `did you mean "enable_mem_arena"?`,
+				"1 model, 1 with errors; 1 error, 1 warning"}},
 		{name: "a policy that leaves nothing", code: 1, files: map[string]string{"a/1/x": "",
 			"a/config.pbtxt": identityText + "\nversion_policy { specific { versions: 7 } }\n"},
 			want: []string{"R/a/config.pbtxt:2:1: the version policy leaves no version to serve; choose among those " +

@@ -71,8 +71,8 @@ func (o *converter) sections() []command.Section {
 		command.Opt("--data-dir", "FOLDER", "the server's data folder; default as of nereid serve", &o.dataDir),
 		command.Opt("--json", "", "prints JSON", &o.asJSON),
 	}}, {Title: "Rows to compare with, and to calibrate with", Options: []command.Option{
-		command.Opt("--inputs", "FILE", "rows: .npy, .npz, .csv, .json as for perf_analyzer, a folder of pictures or of "+
-			"saved requests, or captured:MODEL, what the server captured of a model; default: made ones", &o.inputs),
+		command.Opt("--inputs", "FILE", "rows: .npy, .npz, .csv, .json as for perf_analyzer, a folder of pictures or "+
+			"of saved requests, or captured:MODEL, what the server captured of a model; default: made ones", &o.inputs),
 		command.Opt("--image-scale", "SCALE", "of pictures: unit (0 to 1), signed (-1 to 1), imagenet or none; "+
 			"default: none for UINT8, imagenet for colours of 160 pixels or more, else unit", &o.scale),
 	}}, {Title: "PyTorch", Options: []command.Option{

@@ -41,7 +41,8 @@ func bentoModel(t *tree, b []byte) (*foreign, error) {
 	default:
 		files := slices.DeleteFunc(slices.Clone(t.files), func(n string) bool { return n == bentoModelFile })
 		return nil, invalid("the model of %s has the files %s, which need its Python code; make an ONNX model of them "+
-			"with nereid convert, save it again with bentoml.onnx, or write a model.py that loads it", m.Module, list(files))
+			"with nereid convert, save it again with bentoml.onnx, or write a model.py that loads it",
+			m.Module, list(files))
 	}
 	return f, t.hasModel(f.model, "the model of BentoML", "save it again with bentoml.onnx")
 }

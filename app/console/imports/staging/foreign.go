@@ -133,8 +133,9 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 	if f.model == "" {
 		delete(m.Flavors, "python_function")
 		names := slices.Sorted(maps.Keys(m.Flavors))
-		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; make an ONNX model of its "+
-			"file with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it", list(names))
+		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; make an ONNX model of "+
+			"its file with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it",
+			list(names))
 	}
 	return f, t.hasModel(f.model, "the MLflow model", "log it again with mlflow.onnx.log_model")
 }

@@ -50,7 +50,8 @@ var packages = map[string]struct {
 		"model.yaml": "name: iris\nmodule: bentoml.torchscript\n", "saved_model.pt": "graph"},
 		"iris: 1/model.pt=graph"},
 	"BentoML with TensorFlow": {map[string]string{
-		"model.yaml": "name: iris\nmodule: bentoml.tensorflow\n", "saved_model.pb": "graph", "variables/variables": "w"},
+		"model.yaml":     "name: iris\nmodule: bentoml.tensorflow\n",
+		"saved_model.pb": "graph", "variables/variables": "w"},
 		"iris: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=w"},
 	"BentoML with PyTorch": {map[string]string{
 		"model.yaml": "name: iris\nmodule: bentoml.pytorch\n", "saved_model.pt": "pickle"},
