@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"nereid/app/console/api"
@@ -52,8 +51,8 @@ type Options struct {
 type Handler struct {
 	Options
 	started time.Time
-	slots   chan struct{} // of running requests
-	held    atomic.Int64  // bytes of requests
+	running quota // of requests
+	held    quota // of bytes of requests
 
 	mu   sync.Mutex
 	list []api.KioskModel // as it was at read; guarded by mu, as is read
@@ -62,7 +61,7 @@ type Handler struct {
 
 // New makes a Handler.
 func New(o Options) *Handler {
-	return &Handler{Options: o, started: time.Now(), slots: make(chan struct{}, maxRequests)}
+	return &Handler{Options: o, started: time.Now(), running: newQuota(maxRequests), held: newQuota(maxHeld)}
 }
 
 // List lists the models on the page.
@@ -162,7 +161,8 @@ func (h *Handler) Try(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), maxTime, errTooLong)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { hurry(w) })()
-	body := &body{from: http.MaxBytesReader(w, r.Body, maxBody), ctx: ctx, held: &h.held}
+	address := client(r)
+	body := &body{from: http.MaxBytesReader(w, r.Body, maxBody), ctx: ctx, held: &h.held, address: address}
 	defer body.drop()
 	data, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError
@@ -174,12 +174,10 @@ func (h *Handler) Try(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
+	if !h.running.take(address, 1) {
 		return errBusy
 	}
+	defer h.running.give(address, 1)
 	r = r.WithContext(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
 	return h.Infer(w, r)
@@ -193,10 +191,11 @@ func hurry(w http.ResponseWriter) {
 
 // body reads the body of a request, and counts its bytes among those of all visitors.
 type body struct {
-	from io.Reader
-	ctx  context.Context
-	held *atomic.Int64 // by all visitors
-	read int64
+	from    io.Reader
+	ctx     context.Context
+	held    *quota // by all visitors
+	address string
+	read    int64
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -204,11 +203,11 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.ctx.Err()
 	}
 	n, err := b.from.Read(p)
-	b.read += int64(n)
-	if b.held.Add(int64(n)) > maxHeld {
-		err = errBusy
+	if !b.held.take(b.address, int64(n)) {
+		return n, errBusy
 	}
+	b.read += int64(n)
 	return n, err
 }
 
-func (b *body) drop() { b.held.Add(-b.read) }
+func (b *body) drop() { b.held.give(b.address, b.read) }
