@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 
-from harness import REFERENCE, Server, until
+from harness import REFERENCE, ROOT, Server, until
 from test_contents import files_with
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the data folder is ours")
@@ -344,3 +344,15 @@ def test_H16_a_capture_whose_time_ended_while_the_server_was_down_keeps_nothing(
     send(server, "too-late")
     assert not listed(server, 1)[0]["kept"]
     assert status(server)["kept"] == 0
+
+
+def test_requests_of_decoupled_models_say_why_they_are_not_sent_again(tmp_path):
+    repo = tmp_path / "models"
+    shutil.copytree(ROOT / "models-sample" / "words", repo / "words")
+    with Server(repo, tmp_path / "work") as server:
+        page(server, "PUT", "/models/words/capture", {"on": True})
+        assert server.post("/v2/models/words/generate_stream", {"text_input": "two words"}).status == 200
+        until(lambda: page(server, "GET", "/models/words/capture")["kept"] == 1, 60, "nothing is kept", server.log)
+        (found,) = page(server, "GET", "/requests?model=words")["requests"]
+        for path in ("/models/words/replay", f"/requests/{found['id']}/replay"):
+            assert "it is decoupled" in page(server, "POST", path, {}, want=400)["error"]

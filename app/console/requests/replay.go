@@ -75,9 +75,14 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 
 func (h *Handler) checkVersion(model, version string) error {
 	m, err := h.Catalog.Find(model)
-	if err == nil {
-		_, err = m.ReadyVersion(version)
+	if err != nil {
+		return err
 	}
+	if h.Catalog.View(m).Decoupled {
+		return rest.Errorf(api.CodeInvalid, "requests of model %s are not sent again: it is decoupled, "+
+			"and only the last response is kept of each", rest.Quote(model))
+	}
+	_, err = m.ReadyVersion(version)
 	return err
 }
 

@@ -324,6 +324,7 @@ export const en = {
   "replay.count": "How many",
   "replay.run": "Send again",
   "replay.help": "Up to 100 kept requests are sent to a version, and each new answer is compared with the kept one.",
+  "replay.decoupled": "Its requests are not sent again: this model is decoupled, and only the last response is kept of each.",
   "replay.answered": "Version {version} answered in {time}.",
   "replay.newOnly": "No output of the kept answer is there. This is the new answer.",
   "replay.new": "Outputs of the new answer",

@@ -326,6 +326,7 @@ export const zh: Record<keyof typeof en, string> = {
   "replay.count": "数量",
   "replay.run": "重新发送",
   "replay.help": "最多将 100 个保留的请求发送到一个版本，并将每个新响应与保留的响应进行比较。",
+  "replay.decoupled": "不会重新发送它的请求：该模型是解耦的，每个请求只保留最后一个响应。",
   "replay.answered": "版本 {version} 在 {time} 内响应。",
   "replay.newOnly": "保留的响应没有可用的输出。这是新的响应。",
   "replay.new": "新响应的输出",
