@@ -1,6 +1,6 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { Request, Requests } from "../lib/api.gen";
+import type { Request, Requests, RequestsEvent } from "../lib/api.gen";
 import { live } from "../lib/live.svelte";
 import View from "./Requests.svelte";
 
@@ -13,6 +13,7 @@ const request = (id: number): Request => ({
 let kept: number; // the server has the requests 1 to kept
 let wait: Promise<unknown>; // answers come after it
 let interrupt: () => void;
+let end: (e: RequestsEvent) => void; // requests end while the list is live
 
 beforeEach(() => {
   [kept, wait] = [1500, Promise.resolve()];
@@ -26,7 +27,7 @@ beforeEach(() => {
     return new Response(JSON.stringify({ requests, next: kept, more: last > n, missed: 0, leftOut: 0, off: false, keeps: false, oldestMs: 0, dropped: 0 } satisfies Requests));
   }));
   vi.spyOn(live, "watch").mockImplementation((_, received) => {
-    interrupt = () => received(null);
+    [interrupt, end] = [() => received(null), received];
     return () => undefined;
   });
 });
@@ -53,6 +54,19 @@ it("keeps the loaded requests when the stream breaks, and reads what ended meanw
   await press();
   await listed(3100);
   expect(older()).toBeNull();
+});
+
+it("does not grow without end while it is live", async () => {
+  render(View, { query: "" });
+  await listed(200);
+  for (let i = 0; i < 60; i++) { // all are more than the list keeps, but it leaves out only whole parts of 50
+    const requests = Array.from({ length: 99 }, () => request(++kept)).reverse();
+    end({ of: 0, requests, next: kept, missed: 0, leftOut: 0, dropped: 0 });
+  }
+  await waitFor(() => expect(screen.getByRole("table").getAttribute("aria-rowcount")).not.toBe("201"));
+  const rows = Number(screen.getByRole("table").getAttribute("aria-rowcount")) - 1;
+  expect(rows).toBeGreaterThanOrEqual(5000);
+  expect(rows).toBeLessThan(5050);
 });
 
 it("offers no older requests while the list is still that of another filter", async () => {
