@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-shim test-convert setup-fleet test-fleet samples bench fuzz h2spec screenshots clean
+        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-shim test-convert setup-fleet test-fleet samples bench bench-page fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -68,6 +68,7 @@ help:
 	@echo "  make fuzz      each fuzz target for FUZZTIME (30s)"
 	@echo "  make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
+	@echo "  make bench-page   how fast the GUI is with 100 models and 1,000,000 requests; HOUR=60: how much a page grows"
 	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "  make samples   train and write the models of models-sample and docs/examples/ocr again (PyTorch, 7 GB, once)"
 	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO, OneFlow and forests for real (9 GB, once)"
@@ -382,6 +383,10 @@ samples:
 
 bench: build wheel loadgen
 	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/development/results)
+
+# How fast the GUI is; HOUR=60 instead measures how much a page grows in so many minutes.
+bench-page: setup-python setup-system build
+	$(PY) build/bench/page.py $(if $(HOUR),hour $(HOUR))
 
 screenshots: setup-python setup-frontend build
 	cd frontend && NEREID_PYTHON="$(abspath $(VENV))/bin/python" node e2e/screenshots.mjs ../build/bin/nereid

@@ -1,0 +1,4 @@
+import { mount } from "svelte";
+import Many from "./Many.svelte";
+
+mount(Many, { target: document.getElementById("app")! });
