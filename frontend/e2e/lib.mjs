@@ -87,12 +87,13 @@ export async function open(base, report, options = {}) {
   return { browser, context, page };
 }
 
-/** Clicks the page's own button until the theme is chosen. */
+/** Clicks the page's own button until the theme is chosen. The public page has none. */
 async function chooseTheme(page, theme) {
   const name = "Theme: ";
+  if ((await page.getByLabel(name).count()) === 0) return;
   const label = () => page.getByLabel(name).getAttribute("aria-label");
   for (let now = await label(); !now.startsWith(name + theme); now = await label()) {
-    await page.getByLabel(name).click();
+    await page.getByLabel(name).evaluate((el) => el.click()); // it may be below an open dialog
     await page.getByLabel(now, { exact: true }).waitFor({ state: "detached" });
   }
 }
