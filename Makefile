@@ -54,7 +54,7 @@ help:
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
 	@echo "  make package-arm64   those of nereid for arm64, with a cross compiler, in build/bin/packages-arm64"
 	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
-	@echo "  make image-arm64, image-pytorch   that image for arm64, in the same layout; one with PyTorch for CPUs"
+	@echo "  make image-arm64, image-pytorch   that image for arm64; one with PyTorch for CPUs"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
 	@echo
 	@echo "Generated files:"
@@ -203,7 +203,7 @@ $(ARM64)/root.tar:
 	mmdebstrap --variant=extract --architectures=arm64 --include=libstdc++6,python3-minimal,python3-numpy,coreutils,dash \
 	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev bookworm $@
 test-arm64: package-arm64 image-arm64 setup-python $(ARM64)/root.tar
-	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image $(PY) -m pytest build/conformance/arm64.py -q -rP
+	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
 
 # What the program needs of Debian, with Python for Python models; the user, the folder of the models, and no package lists.
 IMAGE_BASE := $(CACHE)/image-base
@@ -231,9 +231,9 @@ image: package $(IMAGE_BASE).tar
 image-pytorch: package $(IMAGE_BASE)-pytorch.tar
 	rm -rf build/bin/image-pytorch
 	$(call make_image,build/bin/packages/nereid-[0-9]*.tar.gz,$(IMAGE_BASE)-pytorch.tar,build/bin/image-pytorch,amd64)
-# The layout of make image may have both architectures.
 image-arm64: package-arm64 $(IMAGE_BASE)-arm64.tar
-	$(call make_image,build/bin/packages-arm64/nereid-[0-9]*.tar.gz,$(IMAGE_BASE)-arm64.tar,build/bin/image,arm64)
+	rm -rf build/bin/image-arm64
+	$(call make_image,build/bin/packages-arm64/nereid-[0-9]*.tar.gz,$(IMAGE_BASE)-arm64.tar,build/bin/image-arm64,arm64)
 test-image: image image-pytorch setup-python
 	IMAGE=build/bin/image IMAGE_PYTORCH=build/bin/image-pytorch \
 	  unshare --net --mount $(PY) -m pytest build/conformance/image.py -q -rP

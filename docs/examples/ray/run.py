@@ -20,6 +20,7 @@ PORT = int(os.environ.get("PORT", "8000"))
 URL = "http://127.0.0.1:%d" % PORT
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}).encode()
 LIMIT = 120  # seconds that a step may take
+PERIOD = 10  # seconds in which the rate of two replicas is counted
 
 
 def ask():
@@ -57,6 +58,10 @@ class Load:
         with self.lock:
             return set(self.seen)
 
+    def answers(self):
+        with self.lock:
+            return sum(self.seen.values())
+
     def end(self):
         self.stop.set()
         for t in self.threads:
@@ -80,8 +85,14 @@ def main():
     try:
         until(load.replicas, "no answer")
         print("replicas at the start:", len(load.replicas()), flush=True)
+        begun, before = time.monotonic(), load.answers()
         until(lambda: len(load.replicas()) == 2, "no replica was added")
+        one = (load.answers() - before) / (time.monotonic() - begun)
         print("replicas after requests have waited:", len(load.replicas()), flush=True)
+        before = load.answers()
+        time.sleep(PERIOD)
+        print("answers a second: %.1f with one replica, %.1f with two" % (one, (load.answers() - before) / PERIOD),
+              flush=True)
         killed = max(load.replicas())
         os.kill(killed, signal.SIGKILL)
         until(lambda: len(load.replicas() - {killed}) == 2, "the killed replica was not replaced")
