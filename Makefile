@@ -345,10 +345,16 @@ test-shim: setup-python $(ORT) $(DIST)
 # The platforms of docs/examples, each in an environment of its own.
 FLEET := mlflow kserve ray eas
 ADAPTER := $(CACHE)/bin/model-mesh-triton-adapter
-setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION) $(ADAPTER)
+HADOOP := $(CACHE)/fleet/hadoop
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(HADOOP)/done $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION) $(ADAPTER)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+$(HADOOP)/done: build/fleet/hadoop/pom.xml
+	build/setup/system.sh fleet
+	rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)/lib
 	@touch $@
 # Prometheus evaluates the queries of autoscalers. It is built without its plugins for clouds.
 PROMETHEUS := $(CACHE)/bin/prometheus

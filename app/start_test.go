@@ -206,7 +206,7 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, path, want string }{
 		{"S3 without a bucket", "s3://", "names no bucket"},
-		{"HDFS", "hdfs://namenode/models", "HDFS is not supported"},
+		{"HDFS without a folder", "hdfs://namenode", "names no name node and folder"},
 		{"other storage", "https://host/models", "https:// is not supported"},
 		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models: no such file or directory; " +
 			"correct --model-repository, or make the folder"},

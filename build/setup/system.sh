@@ -4,6 +4,7 @@
 #   desktop  the libraries of the desktop window
 #   package  the programs that make test-package starts
 #   arm64    the cross compiler and what make test-arm64 starts
+#   fleet    the programs that the tests of make test-fleet start
 #   image    the programs that make image and make test-image start
 # As root it installs missing packages. Otherwise it prints the command to run and exits with status 1.
 set -euo pipefail
@@ -44,11 +45,15 @@ for group in "$@"; do
       need_command qemu-aarch64-static qemu-user-static
       need_command mmdebstrap mmdebstrap
       ;;
+    fleet)
+      need_command java default-jre-headless
+      need_command mvn maven
+      ;;
     image)
       need_command mmdebstrap mmdebstrap
       need_command crun crun
       ;;
-    *) echo "system.sh: unknown group '$group', want test, desktop, package, arm64 or image" >&2; exit 2 ;;
+    *) echo "system.sh: unknown group '$group', want test, desktop, package, arm64, fleet or image" >&2; exit 2 ;;
   esac
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

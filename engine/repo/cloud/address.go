@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -15,6 +16,7 @@ const (
 	kindS3    kind = "s3"
 	kindGCS   kind = "gs"
 	kindAzure kind = "as"
+	kindHDFS  kind = "hdfs"
 )
 
 // Is reports whether the name of a repository is an address, not a folder.
@@ -25,7 +27,7 @@ type address struct {
 	kind     kind
 	endpoint string // "http://host:port"; "": the provider's
 	account  string // of Azure
-	bucket   string // or container
+	bucket   string // or container, or the first folder in HDFS
 	prefix   string // "" or with a slash at its end
 }
 
@@ -34,13 +36,10 @@ func parseAddress(text string) (address, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	a := address{kind: kind(scheme)}
 	switch a.kind {
-	case kindS3, kindGCS, kindAzure:
-	case "hdfs":
-		return a, status.Errorf(status.Unsupported, "model repository %s: HDFS is not supported; "+
-			"mount it (an NFS gateway or a FUSE mount) and name the folder", text)
+	case kindS3, kindGCS, kindAzure, kindHDFS:
 	default:
 		return a, status.Errorf(status.Unsupported,
-			"model repository %s: %s:// is not supported; use a folder, s3://, gs:// or as://", text, scheme)
+			"model repository %s: %s:// is not supported; use a folder, s3://, gs://, as:// or hdfs://", text, scheme)
 	}
 	a.endpoint, rest = cutEndpoint(a.kind, rest)
 	parts := strings.FieldsFunc(rest, func(r rune) bool { return r == '/' })
@@ -48,11 +47,8 @@ func parseAddress(text string) (address, error) {
 		a.account = strings.TrimSuffix(parts[0], ".blob.core.windows.net")
 		parts = parts[1:]
 	}
-	if len(parts) == 0 || a.kind == kindAzure && a.account == "" {
-		what := "bucket"
-		if a.kind == kindAzure {
-			what = "account and container"
-		}
+	if len(parts) == 0 || a.kind == kindAzure && a.account == "" || a.kind == kindHDFS && a.endpoint == "" {
+		what := cmp.Or(places[a.kind], "bucket")
 		return a, status.Errorf(status.InvalidArg,
 			"model repository %s names no %s; write %s", text, what, forms[a.kind])
 	}
@@ -63,14 +59,18 @@ func parseAddress(text string) (address, error) {
 	return a, nil
 }
 
+// places says what an address must name, where it is not a bucket.
+var places = map[kind]string{kindAzure: "account and container", kindHDFS: "name node and folder"}
+
 var forms = map[kind]string{
 	kindS3:    "s3://bucket/path or s3://host:port/bucket/path",
 	kindGCS:   "gs://bucket/path",
 	kindAzure: "as://account/container/path",
+	kindHDFS:  "hdfs://host:9870/path or hdfs://https://host:9871/path",
 }
 
 // cutEndpoint splits off http://host:port, https://host:port or, as Triton does for S3, host:port. Without a scheme it
-// is plain HTTP.
+// is plain HTTP. HDFS always has a host.
 func cutEndpoint(k kind, rest string) (endpoint, left string) {
 	scheme := "http"
 	given := false
@@ -82,6 +82,15 @@ func cutEndpoint(k kind, rest string) (endpoint, left string) {
 	host, left, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 	_, port, err := net.SplitHostPort(host)
 	hasPort := err == nil && port != "" && strings.Trim(port, "0123456789") == ""
+	if k == kindHDFS {
+		if host == "" {
+			return "", rest
+		}
+		if !hasPort {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), hdfsPort)
+		}
+		return fmt.Sprintf("%s://%s", scheme, host), left
+	}
 	if k != kindGCS && (given || hasPort) {
 		return fmt.Sprintf("%s://%s", scheme, host), left
 	}

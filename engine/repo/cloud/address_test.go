@@ -17,6 +17,10 @@ func TestParseAddress(t *testing.T) {
 		{"as://http://127.0.0.1:10000/devstoreaccount1/container/a",
 			"as://http://127.0.0.1:10000/devstoreaccount1/container/a/"},
 		{"as://127.0.0.1:10000/devstoreaccount1/container", "as://http://127.0.0.1:10000/devstoreaccount1/container/"},
+		{"hdfs://namenode:9870/models/a", "hdfs://http://namenode:9870/models/a/"},
+		{"hdfs://namenode/models", "hdfs://http://namenode:9870/models/"},
+		{"hdfs://https://gateway:14000/models/", "hdfs://https://gateway:14000/models/"},
+		{"hdfs://[::1]/models/", "hdfs://http://[::1]:9870/models/"},
 	} {
 		a, err := parseAddress(tt.text)
 		if err != nil || a.String() != tt.want {
@@ -27,6 +31,7 @@ func TestParseAddress(t *testing.T) {
 
 func FuzzParseAddress(f *testing.F) {
 	f.Add("s3://https://host:9000/bucket/a/../b")
+	f.Add("hdfs://[::1]:9870/a/b")
 	f.Add("as://a.blob.core.windows.net/c/d")
 	f.Fuzz(func(t *testing.T, text string) {
 		a, err := parseAddress(text)

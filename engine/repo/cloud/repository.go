@@ -120,7 +120,7 @@ func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 }
 
 var openers = map[kind]func(context.Context, address, string, Options) (bucket, error){
-	kindS3: openS3, kindGCS: openGCS, kindAzure: openAzure}
+	kindS3: openS3, kindGCS: openGCS, kindAzure: openAzure, kindHDFS: openHDFS}
 
 // mountVariables are Triton's environment variables for the folder of copies.
 var mountVariables = map[kind]string{

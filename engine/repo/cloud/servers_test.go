@@ -34,6 +34,10 @@ type storage struct {
 	wrong  map[string]string // what it refuses; nil: it refuses nobody
 	put    func(t *testing.T, key string, data []byte)
 	remove func(t *testing.T, key string)
+
+	advice    string // the error of wrong has it; "": the name of the credential file's variable
+	folders   bool   // names are paths, so two slashes are one
+	noDigests bool   // a listing does not identify contents
 }
 
 func (s *storage) lookup(name string) (string, bool) { v, ok := s.env[name]; return v, ok }
@@ -249,13 +253,13 @@ var errCut = errors.New("connection reset by peer")
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	q := r.URL.Query()
-	if err != nil || q.Has("list-type") || q.Get("comp") == "list" ||
+	if err != nil || q.Has("list-type") || q.Get("comp") == "list" || q.Has("op") && q.Get("op") != "OPEN" ||
 		strings.HasSuffix(r.URL.Path, "/o") || resp.StatusCode >= 300 {
 		return resp, err
 	}
 	w.gets.Add(1)
 	if resp.StatusCode == http.StatusPartialContent &&
-		!strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-") {
+		!strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-") || q.Has("offset") && q.Get("offset") != "0" {
 		w.ranges.Add(1)
 	}
 	limit := int64(1 << 62)
