@@ -24,7 +24,7 @@ type hadoop struct {
 	name, data *httptest.Server
 	user       string // the only one that it serves; "": everybody
 
-	mu    sync.Mutex
+	mu      sync.Mutex
 	last    int64 // guarded by mu, as are files and folders
 	files   map[string]hadoopFile
 	folders map[string]bool // they stay when their last file is removed
