@@ -44,8 +44,8 @@ func (c *Config) modelOptions() []option {
 	e := &c.Engine
 	return []option{
 		opt("model-repository model-store", "path",
-			"A model repository: a folder of model folders, or one in s3://, gs://, as:// or hdfs://. May be given several "+
-				"times; relative paths are fine.", list(&e.Repositories)),
+			"A model repository: a folder of model folders, or one in s3://, gs://, as:// or hdfs://. May be given "+
+				"several times; relative paths are fine.", list(&e.Repositories)),
 		opt("model-control-mode", "none|poll|explicit",
 			"none: all models at start. poll: follow the repositories. explicit: load requests decide. Default: "+
 				"none.", choice(&e.Mode, "none", "poll", "explicit")),

@@ -68,7 +68,7 @@ def test_a_repository_in_hdfs_is_served_and_follows_changes(hdfs, tmp_path):
         answer = server.post("/v2/models/add_sub/infer", {"inputs": ones})
         assert answer.status == 200, answer.body
         assert answer.json["outputs"][0]["data"] == [2.0] * 16
-        put("repository/other/config.pbtxt", (ROOT / "models-sample/builtin_identity/config.pbtxt").read_bytes().replace(
-            b"builtin_identity", b"other"))
+        config = (ROOT / "models-sample/builtin_identity/config.pbtxt").read_bytes()
+        put("repository/other/config.pbtxt", config.replace(b"builtin_identity", b"other"))
         put("repository/other/1/empty", b"")
         until(lambda: server.get("/v2/models/other/ready").status == 200, 60, "the new model", server.log)

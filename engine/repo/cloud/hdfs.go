@@ -100,7 +100,8 @@ func decodeHDFSFolder(r io.Reader) ([]hdfsStatus, error) {
 		return nil, fmt.Errorf("the list of a folder cannot be read: %w", err)
 	}
 	if page.FileStatuses == nil {
-		return nil, errors.New("the server does not answer as WebHDFS does; name its HTTP port, which is 9870 by default")
+		return nil, fmt.Errorf("the server does not answer as WebHDFS does; name its HTTP port, which is %s by default",
+			hdfsPort)
 	}
 	for _, e := range page.FileStatuses.FileStatus {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.Contains(e.Name, "/") {

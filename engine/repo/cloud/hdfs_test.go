@@ -65,7 +65,7 @@ func (h *hadoop) remove(key string) {
 func exception(w http.ResponseWriter, code int, name, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"RemoteException":{"exception":%q,"javaClassName":"java.io.%s","message":%q}}`, name, name, message)
+	fmt.Fprintf(w, `{"RemoteException":{"exception":%q,"message":%q}}`, name, message)
 }
 
 type object = map[string]any
@@ -220,7 +220,8 @@ func TestWebHDFSErrors_A022(t *testing.T) {
 		{"a negative size", list(`{"pathSuffix":"a","type":"FILE","length":-1}`), 200, "has the size -1"},
 		{"another service", `{}`, 200, "9870"},
 		{"half an answer", `{"FileStatuses":{`, 200, "cannot be read"},
-		{"a port for RPC", "It looks like you are making an HTTP request to a Hadoop IPC port.", 404, "Hadoop IPC port"},
+		{"a port for RPC", "It looks like you are making an HTTP request to a Hadoop IPC port.", 404,
+			"Hadoop IPC port"},
 		{"standby", `{"RemoteException":{"exception":"StandbyException","message":"Operation"}}`, 403, "on standby"},
 		{"Kerberos", "Authentication required", 401, "Kerberos is not supported"},
 	} {
