@@ -162,6 +162,7 @@ var layers = map[string]int{
 }
 
 var sideways = map[string][]string{
+	"engine/system/cgroup":  {"engine/system/proc"},
 	"engine/tensor":         {"engine/status"},
 	"engine/cache/redis":    {"engine/cache"},
 	"engine/residency":      {"engine/model"},

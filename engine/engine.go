@@ -78,6 +78,7 @@ type Engine struct {
 	o       Options
 	models  *lifecycle.Manager
 	stats   *stats.Registry
+	counted *stats.Waiter // of Activity
 	shared  *shm.Registry
 	started time.Time
 	live    atomic.Bool
@@ -110,6 +111,7 @@ func New(o Options) (*Engine, error) {
 		return nil, status.New(status.InvalidArg, "settle time, load threads and retries must not be negative")
 	}
 	e := &Engine{o: o, stats: stats.NewRegistry(o.Latencies), started: time.Now()}
+	e.counted = e.stats.Waiter()
 	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(o.ModelOptions, host{e}, e.stats)
@@ -316,8 +318,9 @@ func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus(
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
 
-// Activity returns a channel that receives at the next request, load or unload: see stats.Registry.Activity.
-func (e *Engine) Activity() <-chan struct{} { return e.stats.Activity() }
+// Activity returns a channel that receives at the next request, load or unload: see stats.Waiter. Only one goroutine may
+// use it.
+func (e *Engine) Activity() <-chan struct{} { return e.counted.Activity() }
 
 // Distributions copies the detailed latencies of a version, as far as Options.Latencies selects them. See
 // stats.Registry.Distributions.

@@ -25,7 +25,8 @@ type Reading struct {
 	Value float64
 }
 
-// meterEvery is the time between two readings. They are cheap, but a model's memory takes a look at its processes.
+// meterEvery is the time between two readings. They are cheap, but a model's memory takes a look at its processes. They
+// are made at full multiples, at which a Recorder that rests looks, so that an idle server wakes up once for both.
 const meterEvery = 10 * time.Second
 
 // Meter records what the machine and the models take: the mean and the most of each minute, so that figures of the
@@ -49,15 +50,17 @@ func (m *Meter) Last() []Reading {
 
 // Run reads until ctx is done. It stores a minute when it is over, and the last one, which is not complete.
 func (m *Meter) Run(ctx context.Context) error {
-	tick := time.NewTicker(meterEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(untilNext(meterEvery, time.Now()))
+	defer timer.Stop()
 	minute := minuteOf{start: time.Now().Truncate(time.Minute)}
 	for {
 		select {
 		case <-ctx.Done():
 			m.keep(&minute)
 			return nil
-		case now := <-tick.C:
+		case <-timer.C:
+			now := time.Now()
+			timer.Reset(untilNext(meterEvery, now))
 			if start := now.Truncate(time.Minute); !start.Equal(minute.start) {
 				m.keep(&minute)
 				minute = minuteOf{start: start}

@@ -73,7 +73,8 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
-	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict, Log: o.Log})
+	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict,
+		Activity: registry.Waiter().Activity, Log: o.Log})
 	m.downloads = newDownloads(m.open, &m.o)
 	m.agents = &agents{o: &m.o, chains: map[*model.Model]*agentChain{}}
 	m.poller = poller{m: m, waiting: map[string]pending{}, again: make(chan struct{}, 1)}

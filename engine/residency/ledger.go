@@ -18,7 +18,9 @@ type Options struct {
 	// Evict takes a model out of memory. It returns false if it cannot, because the model is being changed; a model
 	// that is not in memory is no such case. It is called without the ledger's lock.
 	Evict func(name string) bool
-	Log   *slog.Logger
+	// Activity returns a channel that receives at the next request, load or unload. nil: it is not known.
+	Activity func() <-chan struct{}
+	Log      *slog.Logger
 }
 
 // Ledger keeps account of the memory of all models. It is safe for concurrent use.
@@ -146,26 +148,33 @@ func (l *Ledger) Run(ctx context.Context) {
 	if idle := l.o.Budget.Idle; idle > 0 {
 		every = min(every, max(idle/4, checkInterval))
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	p, pending := newPace(every, l.o.Activity, time.Now()), false
 	for {
+		wait, wake := p.next(time.Now())
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-wake:
+			p.woken(time.Now())
+			continue
+		case <-timer.C:
 		}
+		p.looked(time.Now(), pending)
 		l.measure()
-		l.evictIdle()
+		pending = l.evictIdle()
 		for l.evictGrown() {
 		}
 	}
 }
 
-// evictIdle evicts the models without a request for Budget.Idle.
-func (l *Ledger) evictIdle() {
+// evictIdle evicts the models without a request for Budget.Idle. It reports whether others wait for that.
+func (l *Ledger) evictIdle() (pending bool) {
 	idle := l.o.Budget.Idle
 	if idle <= 0 {
-		return
+		return false
 	}
 	l.evicting.Lock()
 	defer l.evicting.Unlock()
@@ -173,10 +182,14 @@ func (l *Ledger) evictIdle() {
 	tenants := l.tenants(nil)
 	l.mu.Unlock()
 	for _, t := range tenants {
-		if !t.pinned && t.resting && !t.ensemble && infer.Now().Sub(t.used) >= idle {
-			l.o.Evict(t.name)
+		switch {
+		case t.pinned || t.ensemble:
+		case t.resting && infer.Now().Sub(t.used) >= idle && l.o.Evict(t.name):
+		default:
+			pending = true
 		}
 	}
+	return pending
 }
 
 // evictGrown evicts one model if those in memory exceed the budget, and reports whether it did.

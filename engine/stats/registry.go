@@ -24,34 +24,56 @@ type Registry struct {
 
 // NewRegistry returns an empty registry. The zero Detail keeps only sums of latencies.
 func NewRegistry(keep Detail) *Registry {
-	return &Registry{versions: map[key]*Version{}, keep: keep, activity: &activity{next: make(chan struct{}, 1)}}
+	return &Registry{versions: map[key]*Version{}, keep: keep, activity: new(activity)}
 }
 
-// activity lets one goroutine sleep until something is counted.
+// activity lets goroutines sleep until something is counted.
 type activity struct {
 	awaited atomic.Bool
-	next    chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	waiters []*Waiter // guarded by mu
 }
 
 // note is called after something was counted.
 func (a *activity) note() {
-	if a.awaited.Load() && a.awaited.Swap(false) {
+	if !a.awaited.Load() || !a.awaited.Swap(false) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.waiters {
 		select {
-		case a.next <- struct{}{}:
+		case w.next <- struct{}{}:
 		default:
 		}
 	}
 }
 
+// Waiter lets one goroutine sleep until something is counted.
+type Waiter struct {
+	activity *activity
+	next     chan struct{} // capacity 1
+}
+
+// Waiter adds a waiter, which stays as long as the registry.
+func (g *Registry) Waiter() *Waiter {
+	w := &Waiter{activity: g.activity, next: make(chan struct{}, 1)}
+	g.activity.mu.Lock()
+	defer g.activity.mu.Unlock()
+	g.activity.waiters = append(g.activity.waiters, w)
+	return w
+}
+
 // Activity returns a channel that receives at the next request, at its begin or its end, and when a version is added
-// or removed. What is not in a snapshot that is made after the call is received. Only one goroutine may use it.
-func (g *Registry) Activity() <-chan struct{} {
+// or removed. What is not in a snapshot that is made after the call is received.
+func (w *Waiter) Activity() <-chan struct{} {
 	select {
-	case <-g.activity.next:
+	case <-w.next:
 	default:
 	}
-	g.activity.awaited.Store(true)
-	return g.activity.next
+	w.activity.awaited.Store(true)
+	return w.next
 }
 
 // Version returns the statistics of a version. If it has none, they start with a new epoch.

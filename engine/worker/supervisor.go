@@ -134,16 +134,22 @@ func (s *Supervisor) startWithin(ctx context.Context) (*Worker, error) {
 	return w, err
 }
 
-// awaitEnd waits until the worker has ended, and trims its memory now and then. false: ctx has ended.
+// awaitEnd waits until the worker has ended, and trims its memory now and then. An idle one is trimmed once more after
+// its last execution, and then it sleeps. false: ctx has ended.
 func (s *Supervisor) awaitEnd(ctx context.Context, w *Worker) bool {
 	tick := time.NewTicker(trimInterval)
 	defer tick.Stop()
+	trimmed, last := false, uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
-			s.trim(ctx, w)
+			n := w.Executions()
+			if n != last || !trimmed {
+				s.trim(ctx, w)
+			}
+			trimmed, last = n == last, n
 		case <-w.Done():
 			return true
 		}

@@ -149,6 +149,13 @@ func (w *Worker) Err() error {
 // Executing reports whether the process executes a batch now.
 func (w *Worker) Executing() bool { return w.running.Load() != 0 }
 
+// Executions returns how many executions have begun.
+func (w *Worker) Executions() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lastExec
+}
+
 // ResidentBytes returns the process's memory in bytes, with what is shared with it; 0: not known.
 func (w *Worker) ResidentBytes() int64 { return w.p.ResidentBytes() }
 

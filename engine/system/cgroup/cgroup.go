@@ -2,11 +2,12 @@ package cgroup
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"nereid/engine/system/proc"
 )
 
 // Group is the control group of a process for one controller: the folder of the group and those of its parents, which
@@ -19,7 +20,7 @@ type Group struct {
 // Own returns the group of this process for a controller, such as "memory". On a system without control groups, its
 // files do not exist.
 func Own(controller string) Group {
-	text, err := os.ReadFile("/proc/self/cgroup")
+	text, err := proc.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		text = nil // a kernel without control groups
 	}
@@ -84,7 +85,7 @@ func (g Group) Memory(total, free int64) (have, left int64) {
 }
 
 func number(path string) (int64, error) {
-	b, err := os.ReadFile(path)
+	b, err := proc.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}

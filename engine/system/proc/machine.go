@@ -19,17 +19,11 @@ const tick = 10 * time.Millisecond
 // CPUTimes returns the time that has passed for all cores together since the start of the machine, and how much of it
 // they were busy. Waiting for a disk counts as idle. Source of the format: proc(5), /proc/stat.
 func CPUTimes(root string) (busy, total time.Duration, err error) {
-	f, err := os.Open(filepath.Join(root, "stat"))
+	text, err := ReadFile(filepath.Join(root, "stat"))
 	if err != nil {
 		return 0, 0, err
 	}
-	defer f.Close()    // read only
-	var text [256]byte // the first line is enough, and the lines of the cores follow
-	n, err := f.Read(text[:])
-	if err != nil {
-		return 0, 0, fmt.Errorf("stat: %w", err)
-	}
-	line, _, _ := bytes.Cut(text[:n], []byte("\n"))
+	line, _, _ := bytes.Cut(text, []byte("\n"))
 	fields := bytes.Fields(line)
 	if len(fields) < 6 || string(fields[0]) != "cpu" {
 		return 0, 0, fmt.Errorf("stat begins with %q, want the line of all CPUs", line)
@@ -51,20 +45,29 @@ func CPUTimes(root string) (busy, total time.Duration, err error) {
 // MachineMemory returns the memory of the machine and how much of it is available, in bytes.
 func MachineMemory(root string) (total, available int64, err error) {
 	path := filepath.Join(root, "meminfo")
-	total, err = kilobytes(path, "MemTotal:")
+	text, err := ReadFile(path)
 	if err != nil {
 		return 0, 0, err
 	}
-	available, err = kilobytes(path, "MemAvailable:")
+	total, err = find(text, path, "MemTotal:")
+	if err != nil {
+		return 0, 0, err
+	}
+	available, err = find(text, path, "MemAvailable:")
 	return total, available, err
 }
 
 // kilobytes reads a number from a file of lines "name: number kB". It returns bytes.
 func kilobytes(path, name string) (int64, error) {
-	b, err := os.ReadFile(path)
+	b, err := ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
+	return find(b, path, name)
+}
+
+// find is kilobytes for the text of a file.
+func find(b []byte, path, name string) (int64, error) {
 	for line := range bytes.Lines(b) {
 		f := bytes.Fields(line)
 		if len(f) == 0 || string(f[0]) != name {
@@ -94,7 +97,7 @@ type Stat struct {
 // ReadStat returns what a process has used. pid is a number, or "self". Source of the fields: proc(5),
 // /proc/<pid>/stat.
 func ReadStat(root, pid string) (Stat, error) {
-	b, err := os.ReadFile(filepath.Join(root, pid, "stat"))
+	b, err := ReadFile(filepath.Join(root, pid, "stat"))
 	if err != nil {
 		return Stat{}, err
 	}

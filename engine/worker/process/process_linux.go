@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
+	"nereid/engine/system/proc"
 	"nereid/engine/worker/arena"
 )
 
@@ -251,7 +252,7 @@ func (p *Process) Close() {
 
 // ResidentBytes returns the process's memory in bytes, with what is shared with it; 0: not known.
 func (p *Process) ResidentBytes() int64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/statm")
+	b, err := proc.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/statm")
 	if err != nil {
 		return 0 // it has ended
 	}
