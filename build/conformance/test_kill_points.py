@@ -16,7 +16,8 @@ from harness import REFERENCE, Server
 from test_imports import Console, hidden
 from test_soak import FULL
 
-pytestmark = [pytest.mark.skipif(REFERENCE, reason="the reference has no GUI"),
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800),
+              pytest.mark.skipif(REFERENCE, reason="the reference has no GUI"),
               pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")]
 
 CALLS = ("write,pwrite64,fsync,fdatasync,ftruncate,fchmod,mkdir,mkdirat,link,linkat,rename,renameat,renameat2,"
