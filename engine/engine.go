@@ -318,8 +318,8 @@ func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus(
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
 
-// Activity returns a channel that receives at the next request, load or unload: see stats.Waiter. Only one goroutine may
-// use it.
+// Activity returns a channel that receives at the next request, load or unload: see stats.Waiter. Only one goroutine
+// may use it.
 func (e *Engine) Activity() <-chan struct{} { return e.counted.Activity() }
 
 // Distributions copies the detailed latencies of a version, as far as Options.Latencies selects them. See

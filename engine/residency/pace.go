@@ -3,8 +3,8 @@ package residency
 import "time"
 
 const (
-	// calm is how long nothing must have happened before the ledger looks only every restEvery. The history does the same
-	// at the same time, so that an idle server wakes up once for both.
+	// calm is how long nothing must have happened before the ledger looks only every restEvery. The history does the
+	// same at the same time, so that an idle server wakes up once for both.
 	calm      = time.Minute
 	restEvery = 10 * time.Second
 )

@@ -13,7 +13,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd)
 	b := make([]byte, 0, 4096)
 	for {
 		n, err := retry(func() (int, error) { return syscall.Read(fd, b[len(b):cap(b)]) })
