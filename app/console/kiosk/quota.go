@@ -37,7 +37,8 @@ func (q *quota) give(address string, n int64) {
 	}
 }
 
-// client names who sends a request: the address, or the first 64 bits of one of IPv6, because a network has all the others.
+// client names who sends a request: the address, or the first 64 bits of one of IPv6, because a network has all the
+// others.
 func client(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
