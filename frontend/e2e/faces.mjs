@@ -24,6 +24,7 @@ export async function faces({ base, page, report, id }) {
     await page.goto(`${base}/#/models/${broken}`);
     await page.locator("header").getByText("UNAVAILABLE").waitFor();
     await page.locator(".note.error").getByText("platfrom").waitFor();
+    await page.getByText("unknown: the configuration has errors").nth(1).waitFor();
     report.check((await page.getByText("unknown: the configuration has errors").count()) === 2, "inputs and outputs are not known, rather than none");
     report.check((await page.getByText("one request at a time").count()) === 0, "nothing is said of how it batches");
     await shot(page, "60-broken");
