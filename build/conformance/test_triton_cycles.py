@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from harness import REFERENCE, Server, until
+from harness import REFERENCE, SANITIZED, Server, until
 from test_triton_backends import infer, library, model
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a folder with the reference's own backends")
@@ -77,4 +77,5 @@ def test_D076_nothing_is_left_of_200_loads(server):
     print(f"{CYCLES} loads: {before}, then {after}")
     assert after["descriptors"] <= before["descriptors"] + 4, (before, after)
     assert after["shared KiB"] <= before["shared KiB"] + 1024, (before, after)
-    assert after["KiB"] <= before["KiB"] + (16 << 10), (before, after)
+    if not SANITIZED:  # the address sanitizer keeps memory that was freed
+        assert after["KiB"] <= before["KiB"] + (16 << 10), (before, after)
