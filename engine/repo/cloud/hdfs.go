@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,18 @@ const hdfsUser = "HADOOP_USER_NAME"
 
 func openHDFS(_ context.Context, a address, _ string, o Options) (bucket, error) {
 	base := a.endpoint + "/webhdfs/v1/" + url.PathEscape(a.bucket)
-	return &hdfsFolder{client: o.client(), base: base, root: a.prefix, user: o.env(hdfsUser)}, nil
+	client := o.client()
+	client.CheckRedirect = checkHDFSRedirect
+	return &hdfsFolder{client: client, base: base, root: a.prefix, user: o.env(hdfsUser)}, nil
+}
+
+// checkHDFSRedirect lets a name node send the reader of a file to a data node, and not from HTTPS to HTTP.
+func checkHDFSRedirect(r *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if len(via) > 2 || first.Query().Get("op") != "OPEN" || first.Scheme == "https" && r.URL.Scheme != "https" {
+		return fmt.Errorf("the server redirects to %s://%s, which is not followed", r.URL.Scheme, r.URL.Host)
+	}
+	return nil
 }
 
 // hdfsStatus is an entry of a folder. Format: FileStatus of WebHDFS.
@@ -61,6 +73,7 @@ func (b *hdfsFolder) list(ctx context.Context, prefix string, each func(repo.Fil
 	case err != nil:
 		return err
 	}
+	slices.SortFunc(entries, func(a, b hdfsStatus) int { return cmp.Compare(a.Name, b.Name) }) // HttpFS promises no order
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name, begin) {
 			continue

@@ -243,3 +243,21 @@ func TestWebHDFSErrors_A022(t *testing.T) {
 		})
 	}
 }
+
+func TestAListOfHDFSIsNotRedirected(t *testing.T) {
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the server was asked to which the name node redirects")
+	}))
+	t.Cleanup(inside.Close)
+	s := httptest.NewServer(http.RedirectHandler(inside.URL+"/secret", http.StatusTemporaryRedirect))
+	t.Cleanup(s.Close)
+	o := cloud.Options{Cache: t.TempDir(), Lookup: lookup(nil), Log: slog.New(slog.DiscardHandler)}
+	r, err := cloud.Open(t.Context(), "hdfs://"+strings.TrimPrefix(s.URL, "http://")+"/models", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	if files, err := r.List(""); err == nil || !strings.Contains(err.Error(), "not followed") {
+		t.Errorf("List = %v, %v; want that the redirect is not followed", files, err)
+	}
+}
