@@ -84,7 +84,7 @@ func (tr *Trace) Mark(name string, at infer.Stamp) {
 func (tr *Trace) Activity(name string, at infer.Stamp) {
 	tr.root.mu.Lock()
 	defer tr.root.mu.Unlock()
-	if tr.ended || tr.custom == maxActivities || tr.setting.Level&Timestamps == 0 {
+	if tr.ended || !tr.admitted || tr.custom == maxActivities || tr.setting.Level&Timestamps == 0 {
 		return
 	}
 	tr.custom++
@@ -104,11 +104,27 @@ func (tr *Trace) release() {
 	}
 }
 
-// Admitted implements infer.Trace.
+// use adds a user to a root that is not written yet. false: it is.
+func (tr *Trace) use() bool {
+	for n := tr.users.Load(); n > 0; n = tr.users.Load() {
+		if tr.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// Admitted implements infer.Trace. A request whose model had to be loaded may be admitted after its root was written:
+// the request of the root does not wait for it. Then it is not followed.
 func (tr *Trace) Admitted(r *infer.Request) {
-	tr.root.users.Add(1)
+	if !tr.root.use() {
+		return
+	}
 	tr.root.mu.Lock()
 	defer tr.root.mu.Unlock()
+	if tr.parent != nil {
+		tr.root.children = append(tr.root.children, tr)
+	}
 	tr.admitted = true
 	tr.model, tr.version, tr.request = strings.Clone(r.ModelName), r.Version, strings.Clone(r.ID)
 	if r.Served != nil {
@@ -184,16 +200,12 @@ func (tr *Trace) stamp(r *infer.Request) {
 	}
 }
 
-// Child implements infer.Trace.
+// Child implements infer.Trace. The child belongs to the trace when its request is admitted.
 func (tr *Trace) Child() infer.Trace {
-	c := &Trace{
+	return &Trace{
 		tracer: tr.tracer, setting: tr.setting, id: tr.tracer.ids.Add(1), parent: tr, root: tr.root,
 		version: infer.LatestVersion, spans: tr.spans.child(),
 	}
-	tr.root.mu.Lock()
-	defer tr.root.mu.Unlock()
-	tr.root.children = append(tr.root.children, c)
-	return c
 }
 
 // at returns the first mark of a name, 0 if there is none.

@@ -198,6 +198,28 @@ func TestEnsembleTracesHaveParents(t *testing.T) {
 	}
 }
 
+func TestARequestAfterTheEndOfItsTraceIsNotFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
+	root := tr.Sample("caller", Parent{})
+	r := infer.New()
+	r.ModelName, r.Served, r.Trace = "caller", served{"caller"}, root
+	r.Times.Arrived = infer.Now()
+	r.Trace.Admitted(r)
+	called := infer.New()
+	called.ModelName, called.Served, called.Trace = "called", served{"called"}, r.Trace.Child()
+	r.Fail(errors.New("the caller does not wait"))
+	r.Release()
+	root.End()
+	execute(t, called) // its model is loaded again only now
+	called.Release()
+	shut(t, tr)
+	all := read(t, file)
+	if len(all) != 2 || all[0].ModelName != "caller" {
+		t.Errorf("traces %+v, want that of the caller, once", all)
+	}
+}
+
 func TestTensors_E040(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
 	tr := open(t, Settings{Level: Tensors, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
