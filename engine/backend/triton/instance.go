@@ -316,7 +316,7 @@ func (q *requests) forget(handles []uint64) {
 			if p.waiting != nil {
 				close(p.waiting) // forward ends
 			}
-			if !p.released {
+			if !p.released && !p.again { // else the backend has given it back
 				p.c.Release()
 			}
 			p.c.Release()
