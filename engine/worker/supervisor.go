@@ -145,11 +145,11 @@ func (s *Supervisor) awaitEnd(ctx context.Context, w *Worker) bool {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
-			n := w.Executions()
+			n, busy := w.Executions(), w.Executing()
 			if n != last || !trimmed {
 				s.trim(ctx, w)
 			}
-			trimmed, last = n == last, n
+			trimmed, last = n == last && !busy, n // a worker is not trimmed while it executes
 		case <-w.Done():
 			return true
 		}
