@@ -142,8 +142,7 @@ func (c *checker) backend() {
 			"ensemble_scheduling is set, but platform is %q", cfg.Platform)
 	case cfg.Backend == "" && cfg.Platform == "":
 		c.err("backend", "add a line such as backend: \"onnxruntime\"", "neither backend nor platform is given")
-	case cfg.Backend != "" && cfg.Platform != "" && len(platformsOf(cfg.Backend)) == 0 &&
-		(cfg.Backend != BackendPython || !KnownPlatform(cfg.Platform)):
+	case cfg.Backend != "" && cfg.Platform != "" && len(platformsOf(cfg.Backend)) == 0:
 		c.warn("platform", "leave the platform out",
 			"platform %q does nothing beside backend %q", cfg.Platform, cfg.Backend)
 	case cfg.Platform != "" && !KnownPlatform(cfg.Platform):
