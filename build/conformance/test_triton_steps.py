@@ -54,6 +54,13 @@ def test_D076_steps_send_responses(server):
         client.stop_stream()
 
 
+def test_D076_an_execution_that_fails_after_it_gave_its_request_back_is_an_error(server):
+    for _ in range(20):  # make test-shim notices memory that is used after it was freed
+        answer = infer(server, "once", [-1])
+        assert answer.status == 400 and "no steps back" in answer.error, answer.body
+    assert infer(server, "once", [2]).json["outputs"][0]["data"] == [2]
+
+
 def test_D076_a_step_of_a_model_without_sequences_fails(server):
     answer = infer(server, "plain", [2])
     assert answer.status == 500 and "has no iterative_sequence" in answer.error, answer.body

@@ -4,6 +4,8 @@
 
 #include "triton.h"
 
+enum { INVALID_ARG = 3 };
+
 static float counted;
 
 static Response *answer(Request *q, float count) {
@@ -62,6 +64,14 @@ static void step(Request *q) {
 }
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
-  for (uint32_t k = 0; k < count; k++) step(requests[k]);
+  for (uint32_t k = 0; k < count; k++) {
+    Input *in;
+    TRITONBACKEND_RequestInput(requests[k], "IN", &in);
+    if (first(in) < 0) { // the request is given back, and then the execution fails
+      TRITONBACKEND_RequestRelease(requests[k], RESCHEDULE);
+      return TRITONSERVER_ErrorNew(INVALID_ARG, "there are no steps back");
+    }
+    step(requests[k]);
+  }
   return NULL;
 }
