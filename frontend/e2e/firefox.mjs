@@ -94,10 +94,10 @@ await report.step("command palette by keyboard", async () => {
 await comparing({ base, page, report });
 await getting({ base, page, report, id });
 await composing({ base, page, report, id });
+await tuning({ base, page, report, model: digits });
 await inside({ base, page, report, model: digits });
 await kiosk({ at: process.argv[4], report });
 await trying({ base, page, report, models: ["words", "running_sum"] });
-await tuning({ base, page, report, model: digits });
 await alerting({ base, page, report, id });
 await tabs({ base, context, report, model: "mlp" });
 await logs({ base, page, report, id });
