@@ -73,7 +73,8 @@ func (b *hdfsFolder) list(ctx context.Context, prefix string, each func(repo.Fil
 	case err != nil:
 		return err
 	}
-	slices.SortFunc(entries, func(a, b hdfsStatus) int { return cmp.Compare(a.Name, b.Name) }) // HttpFS promises no order
+	// HttpFS promises no order.
+	slices.SortFunc(entries, func(a, b hdfsStatus) int { return cmp.Compare(a.Name, b.Name) })
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name, begin) {
 			continue
