@@ -9,7 +9,7 @@ pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a folder with the refer
 
 
 @pytest.mark.skipif(not SANITIZED, reason="make test-shim builds the program with the address sanitizer")
-def test_D076_the_address_sanitizer_notices_memory_that_is_used_after_it_is_freed(tmp_path):
+def test_the_address_sanitizer_notices_memory_that_is_used_after_it_is_freed(tmp_path):
     library("freed_test", tmp_path / "backends/freed_test", "-fno-builtin")
     model(tmp_path / "models", "m", "freed_test")
     with Server(tmp_path / "models", tmp_path, f"--backend-directory={tmp_path / 'backends'}") as server:
