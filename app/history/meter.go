@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/engine/stats"
 	"nereid/store"
 )
 
@@ -50,7 +51,7 @@ func (m *Meter) Last() []Reading {
 
 // Run reads until ctx is done. It stores a minute when it is over, and the last one, which is not complete.
 func (m *Meter) Run(ctx context.Context) error {
-	timer := time.NewTimer(untilNext(meterEvery, time.Now()))
+	timer := time.NewTimer(stats.UntilNext(meterEvery, time.Now()))
 	defer timer.Stop()
 	minute := minuteOf{start: time.Now().Truncate(time.Minute)}
 	for {
@@ -60,7 +61,7 @@ func (m *Meter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			now := time.Now()
-			timer.Reset(untilNext(meterEvery, now))
+			timer.Reset(stats.UntilNext(meterEvery, now))
 			if start := now.Truncate(time.Minute); !start.Equal(minute.start) {
 				m.keep(&minute)
 				minute = minuteOf{start: start}

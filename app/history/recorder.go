@@ -122,7 +122,7 @@ func (r *Recorder) listening() []*Listener {
 // Run records every second until ctx is done, then the rest of the last second. After a minute in which nothing
 // happened it leaves out seconds until something happens. The caller closes the store after it.
 func (r *Recorder) Run(ctx context.Context) error {
-	timer := time.NewTimer(untilNext(time.Second, time.Now()))
+	timer := time.NewTimer(stats.UntilNext(time.Second, time.Now()))
 	defer timer.Stop()
 	lastSpans, lastActive := time.Now(), time.Now()
 	var activity <-chan struct{} // not nil while it rests
@@ -134,7 +134,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-activity: // what happened belongs to the second that runs now
 			activity, lastActive = nil, time.Now()
 			r.rest(false)
-			timer.Reset(untilNext(time.Second, lastActive))
+			timer.Reset(stats.UntilNext(time.Second, lastActive))
 			continue
 		case <-timer.C:
 		}
@@ -156,13 +156,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 			activity, wait = next, restEvery
 		}
 		r.rest(activity != nil)
-		timer.Reset(untilNext(wait, now))
+		timer.Reset(stats.UntilNext(wait, now))
 	}
-}
-
-// untilNext returns how long it is to the next multiple of d, and a bit more.
-func untilNext(d time.Duration, now time.Time) time.Duration {
-	return now.Truncate(d).Add(d + time.Millisecond).Sub(now)
 }
 
 // rest begins or ends a rest. Versions are loaded until its end.

@@ -1,6 +1,10 @@
 package residency
 
-import "time"
+import (
+	"time"
+
+	"nereid/engine/stats"
+)
 
 const (
 	// calm is how long nothing must have happened before the ledger looks only every restEvery. The history does the
@@ -34,7 +38,7 @@ func (p *pace) await() {
 // next returns how long to wait, and what ends a rest.
 func (p *pace) next(now time.Time) (time.Duration, <-chan struct{}) {
 	if p.resting {
-		return now.Truncate(restEvery).Add(restEvery + time.Millisecond).Sub(now), p.happened
+		return stats.UntilNext(restEvery, now), p.happened
 	}
 	return p.every, nil
 }

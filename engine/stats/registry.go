@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 type key struct {
@@ -48,6 +49,12 @@ func (a *activity) note() {
 		default:
 		}
 	}
+}
+
+// UntilNext returns how long it is to the next multiple of d, and a bit more. Who looks at an idle server now and then
+// does so at these moments, so that it wakes up once for all.
+func UntilNext(d time.Duration, now time.Time) time.Duration {
+	return now.Truncate(d).Add(d + time.Millisecond).Sub(now)
 }
 
 // Waiter lets one goroutine sleep until something is counted.
