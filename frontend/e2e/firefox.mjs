@@ -7,9 +7,11 @@
 // NEREID_FIREFOX: browser.
 import path from "node:path";
 import { alerting } from "./alerts.mjs";
+import { capturing } from "./capturing.mjs";
 import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
 import { composing } from "./composing.mjs";
+import { converting } from "./converting.mjs";
 import { getting } from "./getting.mjs";
 import { inside } from "./inside.mjs";
 import { kiosk } from "./kiosk.mjs";
@@ -92,10 +94,12 @@ await report.step("command palette by keyboard", async () => {
 });
 
 await comparing({ base, page, report });
+await converting({ base, page, report });
 await getting({ base, page, report, id });
 await composing({ base, page, report, id });
 await tuning({ base, page, report, model: digits });
 await inside({ base, page, report, model: digits });
+await capturing({ base, page, report, model: digits });
 await kiosk({ at: process.argv[4], report });
 await trying({ base, page, report, models: ["words", "running_sum"] });
 await alerting({ base, page, report, id });
