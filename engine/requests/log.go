@@ -62,7 +62,7 @@ func (l *Log) begin(protocol string, client net.Addr, received infer.Stamp) *Act
 	a := l.active.Get().(*Active)
 	a.Record = Record{ID: l.id(received), Protocol: protocol, Client: client, Received: received}
 	a.private = false
-	a.users.Store(1)
+	a.users = 1
 	return a
 }
 
@@ -91,7 +91,7 @@ func (l *Log) Add(protocol string, client net.Addr, target string, code int, cau
 // release ends a use of a record. The last one keeps it.
 func (a *Active) release() {
 	l := a.log
-	if a.users.Add(-1) > 0 {
+	if atomic.LoadInt32(&a.users) > 1 && atomic.AddInt32(&a.users, -1) > 0 {
 		return
 	}
 	l.mu.Lock()

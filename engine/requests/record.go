@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"strings"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -107,7 +106,7 @@ func (r *Record) Ended() infer.Stamp { return max(r.Began(), r.Finished, r.Encod
 // belongs to the goroutine that answers the request, except for those of infer.Record.
 type Active struct {
 	log   *Log
-	users atomic.Int32 // the front end and the request
+	users int32 // the front end and the request; changed atomically once both are at work
 	// private: its contents are offered to nobody.
 	private bool
 	Record
@@ -118,7 +117,7 @@ var _ infer.Record = (*Active)(nil)
 // Attach makes the record follow a request. It must be called before the request is handed on, and only once.
 func (a *Active) Attach(r *infer.Request) {
 	if a != nil {
-		a.users.Add(1)
+		a.users++
 		r.Record = a
 	}
 }
