@@ -164,7 +164,7 @@ func (f *flow) fork(i int) {
 	tokens := make(chan struct{}, maxFlows)
 	turn := f.turn
 	err := x.call(i, f.tensors, func(resp *infer.Response) error {
-		if len(resp.Outputs) == 0 && resp.Final {
+		if resp.Empty {
 			return nil
 		}
 		child := f.child(s, resp)

@@ -114,7 +114,7 @@ func (x *run) finish() {
 		return
 	}
 	resp := x.r.NewResponse()
-	resp.Final = true
+	resp.Final, resp.Empty = true, true
 	x.respond(resp)
 }
 

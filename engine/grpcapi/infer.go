@@ -124,7 +124,7 @@ func keep(held, resp *infer.Response) *infer.Response {
 	switch {
 	case held == nil:
 		return resp
-	case resp.Err != nil || len(resp.Outputs) > 0:
+	case !resp.Empty:
 		held.Release()
 		return resp
 	}

@@ -34,7 +34,7 @@ func testModels() []*served {
 			resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{1}, []byte{7}, nil)
 			_ = r.Respond(resp)
 			end := r.NewResponse()
-			end.Final = true
+			end.Final, end.Empty = true, true
 			_ = r.Respond(end)
 		}},
 		{name: "parameters", answer: func(r *infer.Request) {
@@ -63,7 +63,7 @@ func repeat(r *infer.Request) {
 		}
 	}
 	end := r.NewResponse()
-	end.Final = true
+	end.Final, end.Empty = true, true
 	_ = r.Respond(end)
 }
 

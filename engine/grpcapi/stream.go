@@ -242,7 +242,7 @@ func (c *streamCall) decoupled(it streamItem) error {
 			return c.end()
 		}
 		final := resp.Final
-		if final && resp.Err == nil && len(resp.Outputs) == 0 {
+		if resp.Empty {
 			if !it.record.Answered() { // otherwise a response was an error
 				answered(it.record, nil)
 			}

@@ -108,5 +108,5 @@ func (s *Server) onlyResponse(x *exchange, r *infer.Request) (only *infer.Respon
 // isEnd reports whether a response only says that no more follow. Models that are not decoupled may send such a
 // response after their own; started reports whether there was one.
 func isEnd(r *infer.Request, resp *infer.Response, started bool) bool {
-	return resp.Final && resp.Err == nil && len(resp.Outputs) == 0 && (started || r.Served.Decoupled())
+	return resp.Empty && (started || r.Served.Decoupled())
 }

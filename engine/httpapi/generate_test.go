@@ -34,7 +34,7 @@ func decoupledModel(name string, run func(r *infer.Request)) *fakeModel {
 	return m
 }
 
-// say answers with one value in OUT. end sends the final response without outputs.
+// say answers with one value in OUT. end sends the final response, which is empty.
 func say(r *infer.Request, v uint32) error {
 	resp := r.NewResponse()
 	resp.AddOutput("OUT", tensor.Int32, []int64{1}, le.AppendUint32(nil, v), nil)
@@ -43,7 +43,7 @@ func say(r *infer.Request, v uint32) error {
 
 func end(r *infer.Request) {
 	resp := r.NewResponse()
-	resp.Final = true
+	resp.Final, resp.Empty = true, true
 	_ = r.Respond(resp)
 }
 

@@ -107,7 +107,7 @@ func TestStreamBlocksAFastSenderUntilRead(t *testing.T) {
 			}
 		}
 		end := r.NewResponse()
-		end.Final = true
+		end.Final, end.Empty = true, true
 		if err := r.Respond(end); err != nil {
 			t.Error(err)
 		}

@@ -14,9 +14,11 @@ type Response struct {
 	Parameters []Parameter
 	// Err, if not nil, is returned to the caller instead of outputs.
 	Err error
-	// Final marks the last response of the request. A decoupled model may end with a final response that has neither
-	// outputs nor an error.
+	// Final marks the last response of the request.
 	Final bool
+	// Empty says that this only ends the request: the client gets no response of it. It is Final, and has neither
+	// outputs nor an error. Decoupled models may end with it.
+	Empty bool
 	// Again marks the last response of one step of an iterative sequence, in the process of a model: the server
 	// executes the request again. It is Final in the process, and has States only.
 	Again bool
@@ -60,7 +62,7 @@ func (p *Response) reset() {
 	clear(p.Outputs)
 	clear(p.Parameters)
 	p.Outputs, p.States, p.Parameters, p.shapes = p.Outputs[:0], nil, p.Parameters[:0], p.shapes[:0]
-	p.Err, p.Final, p.Again = nil, false, false
+	p.Err, p.Final, p.Empty, p.Again = nil, false, false, false
 }
 
 func (p *Response) size() int {

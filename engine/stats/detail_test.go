@@ -119,9 +119,10 @@ func TestFirstResponse(t *testing.T) {
 		}
 	}
 	out := func() *infer.Response { return &infer.Response{Outputs: make([]tensor.Tensor, 1)} }
-	send(out(), out(), &infer.Response{Final: true})
-	send(&infer.Response{}, &infer.Response{Final: true}) // an empty one is a response
-	send(&infer.Response{Final: true})                    // an empty final response is not counted
+	end := &infer.Response{Final: true, Empty: true} // is not counted
+	send(out(), out(), end)
+	send(&infer.Response{}, end) // one without outputs is a response
+	send(end)
 	var d Distributions
 	v.Distributions(nil, &d)
 	if h := d.Histograms[FirstResponse]; h.Count != 2 || h.Unit != time.Millisecond ||

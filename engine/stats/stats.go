@@ -180,8 +180,7 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	defer v.mu.Unlock()
 	i, from := r.Sent.N, r.Sent.At
 	r.Sent.N, r.Sent.At = i+1, now
-	onlyEnd := resp.Final && resp.Err == nil && len(resp.Outputs) == 0
-	if i == 0 && v.detail != nil && !onlyEnd {
+	if i == 0 && v.detail != nil && !resp.Empty {
 		v.detail.observe(FirstResponse, now, now.Sub(r.Times.Arrived))
 	}
 	if i >= MaxResponses {

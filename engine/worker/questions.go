@@ -150,7 +150,7 @@ func (q *questions) respond(id uint64, body []byte) error {
 		resp.Release()
 		resp.Err = status.Errorf(status.Internal, "%w", err)
 	}
-	resp.Final = rec.Final()
+	resp.Final, resp.Empty = rec.Final(), rec.Final() && rec.Empty()
 	if resp.Final {
 		q.mu.Lock()
 		delete(q.requests, id)

@@ -30,6 +30,7 @@ func (w *Worker) stream(q *pending, resp *infer.Response, final bool) {
 			return
 		}
 		resp = q.r.NewResponse()
+		resp.Empty = true
 	}
 	resp.Final = final
 	if q.backlog == nil && !q.r.WouldBlock(resp) {

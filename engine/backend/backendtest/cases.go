@@ -110,7 +110,7 @@ func testWanted(t *testing.T, b backend.Backend, m *Model) {
 			c.wait(t)
 		}
 		for _, resp := range cs[0].responses {
-			if len(resp.Outputs) == 0 && m.decoupled() && resp.Final {
+			if m.decoupled() && resp.Empty {
 				continue
 			}
 			if len(resp.Outputs) != 1 || resp.Outputs[0].Name != out.GetName() {

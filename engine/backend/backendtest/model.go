@@ -108,7 +108,7 @@ func (c *call) check(m *Model) error {
 	}
 	var all [][]tensor.Tensor
 	for _, resp := range c.responses {
-		if m.decoupled() && resp.Final && len(resp.Outputs) == 0 {
+		if m.decoupled() && resp.Empty {
 			continue
 		}
 		all = append(all, resp.Outputs)

@@ -215,7 +215,7 @@ func (d *decoupledInstance) send(ctx context.Context, r *infer.Request, s stream
 		return nil
 	}
 	end := r.NewResponse()
-	end.Final = true
+	end.Final, end.Empty = true, true
 	return r.Respond(end)
 }
 

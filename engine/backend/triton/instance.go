@@ -150,6 +150,7 @@ func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
 	}
 	if resp == nil && from.Final {
 		resp = p.r.NewResponse()
+		resp.Empty = true
 	}
 	final := from.Final
 	if final && resp.Err == nil {

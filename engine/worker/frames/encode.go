@@ -280,7 +280,7 @@ func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	case resp.Err != nil:
 		flags, code, text = responseError, uint32(status.CodeOf(resp.Err)), resp.Err.Error()
 		outputs, states = nil, nil
-	case len(outputs)+len(states) == 0 && resp.Final:
+	case resp.Empty:
 		flags = responseEmpty
 	}
 	switch {

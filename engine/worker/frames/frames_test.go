@@ -152,7 +152,7 @@ func TestResponseRoundTrip(t *testing.T) {
 	}
 	one := &infer.Response{Final: true, Parameters: []infer.Parameter{{Name: "n", Kind: infer.IntParameter, Int: 1}}}
 	one.AddOutput("OUT", tensor.BF16, []int64{2}, []byte{1, 2, 3, 4}, nil)
-	for _, want := range []*infer.Response{one, many, {Final: true},
+	for _, want := range []*infer.Response{one, many, {Final: true}, {Final: true, Empty: true},
 		{Final: true, Err: status.New(status.NotFound, "not there")}} {
 		e := &Encoder{Arena: a}
 		e.Begin()
@@ -187,7 +187,7 @@ func TestResponseRoundTrip(t *testing.T) {
 		}
 		x.Close()
 		if rec.Final() != want.Final || len(got.Outputs) != len(want.Outputs) ||
-			rec.Empty() != (want.Err == nil && len(want.Outputs) == 0) {
+			rec.Empty() != want.Empty {
 			t.Errorf("flags %d, %d outputs; want %+v", rec.flags, len(got.Outputs), want)
 		}
 		if want.Err != nil && (got.Err.Error() != want.Err.Error() ||

@@ -43,7 +43,7 @@ func answer(s *program, q *C.TRITONSERVER_InferenceRequest, number uint64, r *in
 		}
 		trace.report(last)
 		switch {
-		case last && resp.Err == nil && len(resp.Outputs) == 0 && len(resp.Parameters) == 0:
+		case resp.Empty:
 			C.nt_answer(q, nil, 0, flags)
 		default:
 			w.b = w.b[:0]
