@@ -109,6 +109,8 @@ type Recent struct {
 	Spark List[float64] `json:"spark"`
 	// FailureSpark is the failures among Spark; empty if nothing failed.
 	FailureSpark List[float64] `json:"failureSpark"`
+	// EndMs is the end of the last second of Spark; 0 if the version is not loaded.
+	EndMs int64 `json:"endMs"`
 }
 
 // ModelDetail answers GET /api/models/{name}.

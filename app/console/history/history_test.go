@@ -73,6 +73,9 @@ func TestRecentHasFailuresOfEachSecond(t *testing.T) {
 	if r.Requests != 4 || r.Failures != 1 || len(r.FailureSpark) != 60 || r.FailureSpark[10] != 1 || r.Spark[10] != 2 {
 		t.Errorf("recent = %+v", r)
 	}
+	if r.EndMs != 60_000 {
+		t.Errorf("the minute ends at %d ms, want 60000", r.EndMs)
+	}
 	if r := recentOf(minute()[1:], 60e6); len(r.FailureSpark) != 0 {
 		t.Errorf("without failures the list is empty, not %v", r.FailureSpark)
 	}

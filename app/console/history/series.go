@@ -53,7 +53,7 @@ func (h *Handler) Recent(model string, version int64) api.Recent {
 
 // recentOf summarises the seconds of a minute that ends at endUS.
 func recentOf(seconds []store.Sample, endUS int64) api.Recent {
-	r := api.Recent{Spark: make([]float64, sparkSeconds)}
+	r := api.Recent{Spark: make([]float64, sparkSeconds), EndMs: endUS / 1000}
 	failed := make([]float64, sparkSeconds)
 	for i := range seconds {
 		p := &seconds[i]

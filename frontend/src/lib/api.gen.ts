@@ -1521,6 +1521,8 @@ export interface Recent {
   spark: number[];
   /** FailureSpark is the failures among Spark; empty if nothing failed. */
   failureSpark: number[];
+  /** EndMs is the end of the last second of Spark; 0 if the version is not loaded. */
+  endMs: number;
 }
 
 /** ModelDetail answers GET /api/models/{name}. */

@@ -150,8 +150,6 @@ export class Feed {
     if (m.topic !== "models") return;
     const e = JSON.parse(m.data) as api.ModelsEvent;
     if (e.full) this.modelsMs = { told: e.tMs, at: m.atMs };
-    // The requests before a model's own message are not those before modelsMs.
-    else for (const x of e.models) for (const v of x.versions) v.lastMinute.spark = [];
     this.models = merge(this.models ?? [], e);
   }
 }

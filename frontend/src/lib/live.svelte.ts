@@ -127,24 +127,22 @@ class Live {
     this.models = merge(this.models ?? [], v);
     const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
     for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
-    if (!v.full) return;
-    const end = Math.floor(v.tMs / 1000) * 1000; // the times of samples are whole seconds
-    for (const m of this.models) for (const x of m.versions) this.seed(m.name, x, end);
-    this.nowMs = Math.max(this.nowMs, end - 1000);
+    for (const m of v.models) for (const x of m.versions) this.seed(m.name, x);
   }
 
-  /** Fills a new ring with the requests of the minute before end (server's time), so that a new page shows data. */
-  private seed(model: string, v: api.Version, end: number): void {
+  /** Adds the seconds of the last minute that its ring does not have: all to a new page, some after a lost stream. */
+  private seed(model: string, v: api.Version): void {
     const key = versionKey(model, v.version);
-    const { spark: counts, failureSpark, p50Us, p99Us } = v.lastMinute;
-    if (this.rings.has(key) || counts.length === 0) return;
-    const ring = new SampleRing(ringSeconds);
+    const { spark: counts, failureSpark, p50Us, p99Us, endMs } = v.lastMinute;
+    if (counts.length === 0 || endMs === 0) return;
+    const ring = this.rings.get(key) ?? new SampleRing(ringSeconds);
     const minute = { minuteP50Us: p50Us, minuteP99Us: p99Us };
     counts.forEach((requests, i) => {
       const s = { ...idle, ...(i === counts.length - 1 ? minute : {}), requests, failures: failureSpark[i] ?? 0 };
-      ring.push(end - (counts.length - i) * 1000, s);
+      ring.push(endMs - (counts.length - i) * 1000, s);
     });
     this.rings.set(key, ring);
+    this.nowMs = Math.max(this.nowMs, endMs - 1000);
   }
 
   private onSamples(v: api.SamplesEvent): void {

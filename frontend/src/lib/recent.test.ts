@@ -8,7 +8,7 @@ import { SampleRing } from "./ring";
 import { model } from "./testmodel";
 
 describe("summary", () => {
-  const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2], failureSpark: [0, 1] };
+  const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2], failureSpark: [0, 1], endMs: 0 };
   const version = (v: string) => ({ version: v, state: "READY" as const, condition: "" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, lastMinute: recent });
   it("takes the server's figures without samples", () => {
     const s = summary(model("m", [version("1"), version("2")]), () => undefined, 0);
@@ -27,7 +27,7 @@ describe("summary", () => {
     let receive: (m: FeedMessage[]) => void = () => undefined;
     const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), { leave: () => undefined, watch: () => undefined }));
     live.start();
-    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
+    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1], endMs: 60_000 } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
     send("models", { tMs: 60_100, full: true, models: [model("flaky", [v])], removed: [] });
     const now = () => summary(live.model("flaky")!, (x) => live.ring("flaky", x.version), live.nowMs);
@@ -44,7 +44,7 @@ describe("summary", () => {
     let receive: (m: FeedMessage[]) => void = () => undefined;
     const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), { leave: () => undefined, watch: () => undefined }));
     live.start();
-    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1] } };
+    const v = { ...version("1"), lastMinute: { ...recent, spark: [3, 3, 3], failureSpark: [1, 1, 1], endMs: 60_000 } };
     const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 3_660_100 }]);
     send("models", { tMs: 60_100, full: true, models: [model("ahead", [v])], removed: [] });
     send("samples", { tMs: 60_000, samples: [{ model: "ahead", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
@@ -52,6 +52,22 @@ describe("summary", () => {
     expect(summary(live.model("ahead")!, (x) => live.ring("ahead", x.version), live.nowMs).failures).toBe(4);
     expect(Math.abs(serverNow() - (Date.now() - 3_600_000))).toBeLessThan(1000);
     noteServerTime(0, 0);
+    live.stop();
+    joined.mockRestore();
+  });
+  it("counts a second that the server recorded late, and fills the gap of a lost stream", () => {
+    let receive: (m: FeedMessage[]) => void = () => undefined;
+    const joined = vi.spyOn(feed, "join").mockImplementation((_, f) => ((receive = f), { leave: () => undefined, watch: () => undefined }));
+    live.start();
+    const send = (topic: string, data: unknown) => receive([{ topic, data: JSON.stringify(data), atMs: 60_100 }]);
+    const models = (tMs: number, spark: number[], failureSpark: number[], endMs: number) =>
+      send("models", { tMs, full: true, models: [model("late", [{ ...version("1"), lastMinute: { ...recent, spark, failureSpark, endMs } }])], removed: [] });
+    const now = () => summary(live.model("late")!, (x) => live.ring("late", x.version), live.nowMs);
+    models(61_100, [3, 3], [1, 1], 60_000); // the second before 61_000 is not recorded yet
+    send("samples", { tMs: 60_000, samples: [{ model: "late", version: "1", requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 90, minuteP99Us: 800 }] });
+    expect([now().spark.reduce((a, b) => a + b), now().failures]).toEqual([9, 3]);
+    models(65_100, [3, 3, 3, 0, 9, 9, 0], [1, 1, 1, 0, 2, 2, 0], 65_000); // the stream was lost for four seconds
+    expect([now().spark.reduce((a, b) => a + b), now().failures]).toEqual([27, 7]);
     live.stop();
     joined.mockRestore();
   });

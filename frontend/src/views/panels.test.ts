@@ -1,7 +1,9 @@
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/svelte";
+import { tick } from "svelte";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Environment, GPU, Instance, InstanceGroup, Machine, Model, Version } from "../lib/api.gen";
-import { live } from "../lib/live.svelte";
+import { live, versionKey } from "../lib/live.svelte";
+import { SampleRing } from "../lib/ring";
 import Convert from "./convert/Convert.svelte";
 import Parity from "./convert/Parity.svelte";
 import EnvironmentPanel from "./model/EnvironmentPanel.svelte";
@@ -26,7 +28,7 @@ const machine = (m: Partial<Machine> = {}): Machine => ({
   tMs: 0, cpus: 8, cpuBusy: 0.25, memoryBytes: 16 * gib, memoryFreeBytes: 12 * gib, processBytes: gib, modelBytes: 0, gpus: [], hostPolicies: [],
   budget: { on: false, bytes: 0, idleMs: 0, pinned: 0, resident: 0, evicted: 0 }, ...m,
 });
-const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", condition: "", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [] }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
+const version = (v: Partial<Version>): Version => ({ version: "1", state: "READY", condition: "", reason: "", sinceMs: 0, lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [], endMs: 0 }, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, ...v });
 const model = (name: string, m: Partial<Model> = {}): Model => ({
   name, state: "READY", condition: "", reason: "", versions: [version({})], backend: "onnxruntime", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
   inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: true, memoryBytes: 0, gpuBytes: 0, gpuSource: "", memorySource: "process", pinned: false, resident: true, ...m,
@@ -158,6 +160,33 @@ describe("ModelRow", () => {
     const { container } = render(ModelRow, { selected: false, onselect: () => undefined, model: model("far", { state: "LOADING", resident: false, versions: [version({ state: "LOADING", reason: "downloading: 1.0 MB of 4.0 MB", fetchedBytes: 1 << 20, fetchBytes: 4 << 20 })] }) });
     expect(screen.getByRole("meter", { name: "Downloading: 1.00 MiB of 4.00 MiB" }).getAttribute("aria-valuenow")).toBe("25");
     expect(container.querySelector(".reason")).toBeNull();
+  });
+  it("keeps its figures while it is out of sight", async () => {
+    let look: (entries: { isIntersecting: boolean }[]) => void = () => undefined;
+    vi.stubGlobal("IntersectionObserver", class {
+      constructor(f: typeof look) { look = f; }
+      observe(): void {}
+      disconnect(): void {}
+    });
+    const ring = new SampleRing(60);
+    ring.push(60_000, { requests: 3, failures: 1, p50Us: 5, p95Us: 5, p99Us: 5, queueUs: 1, computeUs: 1, batchMean: 1, minuteP50Us: 5, minuteP99Us: 5 });
+    live.rings.set(versionKey("seen", "1"), ring);
+    live.nowMs = 60_000;
+    const { container } = render(ModelRow, { selected: false, onselect: () => undefined, model: model("seen", { versions: [version({})] }) });
+    const failures = () => container.querySelector(".failures")?.textContent.trim();
+    expect(failures(), "before it was looked for").toBe("1 (33 %)");
+    look([{ isIntersecting: true }]);
+    await tick();
+    expect(failures()).toBe("1 (33 %)");
+    look([{ isIntersecting: false }]);
+    live.nowMs = 130_000;
+    await tick();
+    expect(failures(), "out of sight").toBe("1 (33 %)");
+    look([{ isIntersecting: true }]);
+    await tick();
+    expect(failures(), "in sight again").toBe("0");
+    live.rings.clear();
+    live.nowMs = 0;
   });
 });
 

@@ -16,7 +16,7 @@ const model: Model = {
 };
 const version: Version = {
   version: "1", state: "UNAVAILABLE", condition: "", reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0,
-  lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [] },
+  lastMinute: { qps: 0, requests: 0, failures: 0, p50Us: null, p99Us: null, spark: [], failureSpark: [], endMs: 0 },
 };
 const torch: Framework = { name: "pytorch", title: "PyTorch", package: "torch==2", size: "5 GB", state: "missing", sinceMs: 0, log: [], reason: "", waiting: [] };
 const load = () => screen.queryByRole("button", { name: "Load" });
