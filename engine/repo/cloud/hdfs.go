@@ -63,9 +63,25 @@ func (s hdfsStatus) tag() string { return fmt.Sprintf("%d-%d-%d", s.ID, s.Modifi
 // errNoHDFS says that a path does not exist.
 var errNoHDFS = errors.New("there is no such folder or file")
 
-// list lists the folders below the prefix. A folder that is removed meanwhile has no files.
+// maxHDFSDepth limits how many folders are in each other, and maxFiles how many there are: a server that makes up more
+// and more of them would keep a listing from its end.
+const maxHDFSDepth = 128
+
+// list lists the folders below the prefix.
 func (b *hdfsFolder) list(ctx context.Context, prefix string, each func(repo.File) error) error {
+	left := maxFiles
+	return b.walk(ctx, prefix, &left, each)
+}
+
+// walk lists at most so many folders as are left. A folder that is removed meanwhile has no files.
+func (b *hdfsFolder) walk(ctx context.Context, prefix string, left *int, each func(repo.File) error) error {
 	dir, begin := path.Split(prefix)
+	if strings.Count(dir, "/") > maxHDFSDepth {
+		return fmt.Errorf("more than %d folders are in each other; name a path with fewer", maxHDFSDepth)
+	}
+	if *left--; *left < 0 {
+		return fmt.Errorf("there are more than %d folders; name a path with fewer", maxFiles)
+	}
 	entries, err := b.entries(ctx, dir)
 	switch {
 	case errors.Is(err, errNoHDFS) && dir != b.root:
@@ -85,7 +101,7 @@ func (b *hdfsFolder) list(ctx context.Context, prefix string, each func(repo.Fil
 			f := repo.File{Path: at, Size: e.Length, Modified: time.UnixMilli(e.Modified), Tag: e.tag()}
 			err = each(f)
 		case "DIRECTORY":
-			err = b.list(ctx, at+"/", each)
+			err = b.walk(ctx, at+"/", left, each)
 		}
 		if err != nil {
 			return err

@@ -217,6 +217,7 @@ func TestWebHDFSErrors_A022(t *testing.T) {
 		{"a name that leads out", list(`{"pathSuffix":"..","type":"DIRECTORY"}`), 200, `the name ".."`},
 		{"a name that is a path", list(`{"pathSuffix":"a/b","type":"FILE"}`), 200, `the name "a/b"`},
 		{"a file", list(`{"pathSuffix":"","type":"FILE","length":3}`), 200, "name a folder, not a file"},
+		{"folders without end", list(`{"pathSuffix":"d","type":"DIRECTORY"}`), 200, "more than 128 folders are in each"},
 		{"a negative size", list(`{"pathSuffix":"a","type":"FILE","length":-1}`), 200, "has the size -1"},
 		{"another service", `{}`, 200, "9870"},
 		{"half an answer", `{"FileStatuses":{`, 200, "cannot be read"},
