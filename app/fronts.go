@@ -65,7 +65,15 @@ func (s *server) openFronts(ctx context.Context) error {
 	f.engine = s.engine
 	if f.c.Requests.Record {
 		f.requests = requests.New()
-		s.requests = requestlog.New(f.requests, s.keepRequests())
+		keep := s.keepRequests()
+		if keep != nil { // the clock may be before that of the last run
+			last, err := s.store.LastRequestID(ctx)
+			if err != nil {
+				s.log.Error("the last request that was kept cannot be read", "err", err)
+			}
+			f.requests.StartAfter(last)
+		}
+		s.requests = requestlog.New(f.requests, keep)
 		if err := s.openCapture(ctx); err != nil {
 			return err
 		}

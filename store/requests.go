@@ -3,14 +3,15 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 )
 
 // Request is a request that was kept, without its contents. The caller defines the protocols, causes and outcomes
 // but "ok".
 type Request struct {
-	ID       int64 // rises; about when it began, in microseconds
-	TimeUS   int64 // when it began
+	ID       int64 // rises in the order of the requests; says nothing about the time
+	TimeUS   int64 // when it began, by the clock of that moment, which may have been wrong
 	Parent   int64 // the ID of the request that made it; 0: a client did
 	Protocol string
 	Client   string
@@ -90,7 +91,7 @@ type RequestQuery struct {
 	Client    string // exact
 	RequestID string // exact
 	Text      string // part of a name, an address, an ID or a text; letters of ASCII match in both cases
-	// FromUS <= ID < ToUS: when they began.
+	// FromUS <= TimeUS < ToUS.
 	FromUS, ToUS int64
 	BeforeID     int64 // only earlier ones: the next page
 	Limit        int   // default 200, at most 1001: a page of 1000 and a look at the next
@@ -109,10 +110,10 @@ func (q *RequestQuery) statement() (query string, args []any) {
 	where := []string{"1"}
 	add := func(cond string, arg ...any) { where, args = append(where, cond), append(args, arg...) }
 	if q.FromUS != 0 {
-		add("id >= ?", q.FromUS)
+		add("time_us >= ?", q.FromUS)
 	}
 	if q.ToUS != 0 {
-		add("id < ?", q.ToUS)
+		add("time_us < ?", q.ToUS)
 	}
 	if q.BeforeID != 0 {
 		add("id < ?", q.BeforeID)
@@ -166,11 +167,20 @@ func (s *Store) RequestFamily(ctx context.Context, id int64) ([]Request, error) 
 	return out, about(err, "kept requests")
 }
 
-// OldestRequest returns the ID of the oldest request that is kept; 0 if there is none.
-func (s *Store) OldestRequest(ctx context.Context) (int64, error) {
-	var oldest sql.NullInt64
-	err := s.r.QueryRowContext(ctx, `SELECT min(id) FROM request`).Scan(&oldest)
-	return oldest.Int64, about(err, "kept requests")
+// OldestRequest returns when the oldest request that is kept began, in microseconds; 0 if there is none.
+func (s *Store) OldestRequest(ctx context.Context) (timeUS int64, err error) {
+	err = s.r.QueryRowContext(ctx, `SELECT time_us FROM request ORDER BY id LIMIT 1`).Scan(&timeUS)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return timeUS, about(err, "kept requests")
+}
+
+// LastRequestID returns the highest ID of the requests that are kept; 0 if there is none.
+func (s *Store) LastRequestID(ctx context.Context) (int64, error) {
+	var id sql.NullInt64
+	err := s.r.QueryRowContext(ctx, `SELECT max(id) FROM request`).Scan(&id)
+	return id.Int64, about(err, "kept requests")
 }
 
 // removeRequests removes the oldest requests above their number.

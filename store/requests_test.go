@@ -22,7 +22,7 @@ func some(n int) []Request {
 			Status: 200, BytesIn: 128, BytesOut: 128, Responses: 1, Rows: 1, Instance: "model_0_0", BatchRows: 4,
 			BatchRequests: 4, PhasesNS: [8]int64{9000, 2000, 150_000, 1000, 400_000, 2000, 8000, 30_000},
 			BusyNS: 120_000, BusyRows: 8, BusyRequests: 8, Slow: i%25 == 0}
-		r.TimeUS = r.ID - 1
+		r.TimeUS = r.ID + 5
 		switch {
 		case i%10 == 0:
 			r.Outcome, r.Status, r.Text = "failed", 500, fmt.Sprintf("the model failed: code %d of 100%%", i%90)
@@ -63,8 +63,11 @@ func TestRequestsAreKeptOverARestart(t *testing.T) {
 	if h := s.Health(); h.DroppedRequests != 0 || h.WriteErrors != 0 {
 		t.Errorf("health %+v", h)
 	}
-	if oldest, err := s.OldestRequest(t.Context()); err != nil || oldest != want[0].ID {
-		t.Errorf("the oldest is %d, %v, want %d", oldest, err, want[0].ID)
+	if oldest, err := s.OldestRequest(t.Context()); err != nil || oldest != want[0].TimeUS {
+		t.Errorf("the oldest is of %d, %v, want %d", oldest, err, want[0].TimeUS)
+	}
+	if last, err := s.LastRequestID(t.Context()); err != nil || last != want[299].ID {
+		t.Errorf("the last is %d, %v, want %d", last, err, want[299].ID)
 	}
 }
 
@@ -93,10 +96,10 @@ func TestRequestsAreFiltered(t *testing.T) {
 		{"text with a wildcard", RequestQuery{Text: "in_put0'"}, func(i int) bool { return i%15 == 0 && i%10 != 0 }},
 		{"only a wildcard", RequestQuery{Text: "%"}, func(i int) bool { return i%10 == 0 }},
 		{"text of an address", RequestQuery{Text: "0.0.49"}, func(i int) bool { return i%50 == 49 }},
-		{"time", RequestQuery{FromUS: all[10].ID, ToUS: all[20].ID}, func(i int) bool { return i >= 10 && i < 20 }},
+		{"time", RequestQuery{FromUS: all[10].TimeUS, ToUS: all[20].TimeUS}, func(i int) bool { return i >= 10 && i < 20 }},
 		{"before", RequestQuery{BeforeID: all[3].ID}, func(i int) bool { return i < 3 }},
 		{"all together", RequestQuery{Outcomes: []string{"failed"}, Model: "model_10", Client: "10.0.0.10",
-			Text: "Code", FromUS: all[50].ID, BeforeID: all[250].ID}, func(i int) bool { return i == 110 || i == 210 }},
+			Text: "Code", FromUS: all[50].TimeUS, BeforeID: all[250].ID}, func(i int) bool { return i == 110 || i == 210 }},
 	} {
 		tt.q.Limit = 1000
 		got, err := s.Requests(t.Context(), tt.q)
@@ -116,6 +119,32 @@ func TestRequestsAreFiltered(t *testing.T) {
 	if got, err := s.RequestFamily(t.Context(), child.Parent); err != nil ||
 		!slices.Equal(ids(got), []int64{child.Parent, child.ID}) {
 		t.Errorf("with its step: %v, %v", ids(got), err)
+	}
+}
+
+// A machine without a clock starts with any date, and gets the right one later: IDs only rise, times do not.
+func TestRequestsAreFoundByTheirTimeAfterTheClockWasSetBack(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	if last, err := s.LastRequestID(t.Context()); err != nil || last != 0 {
+		t.Errorf("the last of none is %d, %v", last, err)
+	}
+	if oldest, err := s.OldestRequest(t.Context()); err != nil || oldest != 0 {
+		t.Errorf("the oldest of none is %d, %v", oldest, err)
+	}
+	list := some(4) // in 2026, with numbers that go on from 2060
+	for i := range list {
+		list[i].ID = 2_854_000_000_000_000 + int64(i)
+	}
+	list[0].TimeUS = list[0].ID
+	s.RecordRequests(list)
+	settle(t, s)
+	got, err := s.Requests(t.Context(), RequestQuery{FromUS: list[1].TimeUS, ToUS: list[3].TimeUS})
+	if want := []int64{list[2].ID, list[1].ID}; err != nil || !slices.Equal(ids(got), want) {
+		t.Errorf("%v, %v; want %v", ids(got), err, want)
+	}
+	got, err = s.Requests(t.Context(), RequestQuery{FromUS: list[0].TimeUS})
+	if want := []int64{list[0].ID}; err != nil || !slices.Equal(ids(got), want) {
+		t.Errorf("of 2060: %v, %v; want %v", ids(got), err, want)
 	}
 }
 
@@ -156,8 +185,8 @@ func TestFiltersOfRequestsReadOnlyTheIndex(t *testing.T) {
 		{RequestQuery{Outcomes: []string{"failed"}, Slow: true, Text: "x"},
 			"SCAN request USING COVERING INDEX request_problem"},
 		{RequestQuery{FromUS: 1, ToUS: 9, Outcomes: []string{"failed"}},
-			"SEARCH request USING COVERING INDEX request_problem (id>? AND id<?)"},
-		{RequestQuery{FromUS: 1, Text: "x"}, "SEARCH request USING COVERING INDEX request_filter (id>?)"},
+			"SCAN request USING COVERING INDEX request_problem"},
+		{RequestQuery{FromUS: 1, Text: "x"}, "SCAN request USING COVERING INDEX request_filter"},
 		{RequestQuery{BeforeID: 5, Model: "m", Client: "c", RequestID: "i"},
 			"SEARCH request USING INDEX request_filter (id<?)"}, // looks up what has the words
 	} {
@@ -243,6 +272,8 @@ func BenchmarkRequests(b *testing.B) {
 		"newest": {}, "slow": {Slow: true}, "cancelled": {Outcomes: []string{"cancelled"}},
 		"model and failed": {Model: "model_3", Outcomes: []string{"failed"}}, "ID": {RequestID: "absent"},
 		"text":             {Text: "nothing has this"},
+		"time":             {FromUS: 1, ToUS: 2},
+		"the oldest":       {FromUS: 1, ToUS: 1_790_000_000_000_000 + 200*20_000},
 		"text of problems": {Text: "nothing", Outcomes: []string{"failed", "refused"}},
 	} {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {

@@ -11,9 +11,10 @@ import (
 
 // Contents are what was captured of one request.
 type Contents struct {
-	ID    int64  `json:"id"` // of its record
-	Model string `json:"model"`
-	Error string `json:"error,omitempty"`
+	ID     int64  `json:"id"`     // of its record
+	TimeUS int64  `json:"timeUs"` // when it ended; 0: an older program wrote it
+	Model  string `json:"model"`
+	Error  string `json:"error,omitempty"`
 	// ErrorLeftOut is "rule" if the request failed and its error may quote what a rule left out.
 	ErrorLeftOut string      `json:"errorLeftOut,omitempty"`
 	Inputs       []Tensor    `json:"inputs"`

@@ -166,7 +166,7 @@ func (r *Recorder) offer(id int64, req *infer.Request, resp *infer.Response) {
 	}
 	s := sample{capture: c}
 	s.contents, s.size = c.contentsOf(req, resp)
-	s.contents.ID, s.contents.Model = id, model
+	s.contents.ID, s.contents.TimeUS, s.contents.Model = id, time.Now().UnixMicro(), model
 	r.o.Memory.Give(c.MaxBytes - s.size)
 	r.waiting.Store(id, nil)
 	select {

@@ -68,6 +68,20 @@ func TestRecordSaysHowARequestEnded(t *testing.T) {
 	}
 }
 
+// A machine without a clock starts again with an earlier date than it had.
+func TestIDsGoOnAfterThoseOfTheLastRun(t *testing.T) {
+	l := New()
+	const last = 2_854_000_000_000_000 // in 2060
+	l.StartAfter(last)
+	a := l.Begin(HTTP, client, 0)
+	a.Sent()
+	b := l.Begin(HTTP, client, 0)
+	b.Sent()
+	if list := all(l); len(list) != 2 || list[0].ID != last+1 || list[1].ID != last+2 {
+		t.Errorf("records %+v, want the IDs %d and %d", list, last+1, last+2)
+	}
+}
+
 func TestRecordIsKeptWhenAllAreDone(t *testing.T) {
 	l := New()
 	a := l.Begin(HTTP, client, 0)

@@ -85,8 +85,9 @@ type Replays struct {
 
 // Replay says how the new answer to a kept request differs from the kept one.
 type Replay struct {
-	// ID is that of the kept request.
-	ID int64 `json:"id"`
+	// ID is that of the kept request, TMs when that ended, in milliseconds since 1970.
+	ID  int64   `json:"id"`
+	TMs float64 `json:"tMs"`
 	// WhyNot says why the request was not sent again; empty if it was.
 	WhyNot string `json:"whyNot"`
 	// Version is the one that answered.

@@ -37,7 +37,7 @@ type RequestsEvent struct {
 
 // Request is one request. A model's request has a Parent.
 type Request struct {
-	// ID is when it began, in microseconds since 1970, or one more than the last ID.
+	// ID is higher than those of all requests before.
 	ID     int64 `json:"id"`
 	Parent int64 `json:"parent"`
 	// TMs is when it began, in milliseconds since 1970, with a fraction.

@@ -69,7 +69,8 @@ func filterOf(q url.Values) (f filter, err error) {
 
 // matches reports whether a record is selected. Requests that models made are selected by the name of their model.
 func (f *filter) matches(r *record.Record) bool {
-	return (f.before == 0 || r.ID < f.before) && r.ID >= f.from*1000 && (f.to == 0 || r.ID < f.to*1000) && f.shows(r) &&
+	began := r.Began().Time().UnixMilli()
+	return (f.before == 0 || r.ID < f.before) && began >= f.from && (f.to == 0 || began < f.to) && f.shows(r) &&
 		(f.model == r.Model || f.model == "" && r.Parent == 0) &&
 		(f.client == "" || f.client == r.Host()) && (f.id == "" || f.id == r.RequestID()) && f.contains(r)
 }

@@ -62,7 +62,7 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 		} else if err != nil {
 			return out, err
 		}
-		one := api.Replay{ID: id}
+		one := newReplay(&c)
 		if why := replayable(&c); why != nil {
 			one.WhyNot = why.Error()
 		} else if one, err = h.replay(r, &c, req.Version, false); err != nil {
@@ -115,6 +115,11 @@ func replayable(c *capture.Contents) error {
 	return rest.Errorf(api.CodeInvalid, "request %d cannot be sent again: a rule left out %s", c.ID, what)
 }
 
+// newReplay is what a replay has of the request. An older program wrote no time: then the ID is about the time.
+func newReplay(c *capture.Contents) api.Replay {
+	return api.Replay{ID: c.ID, TMs: float64(cmp.Or(c.TimeUS, c.ID)) / 1000}
+}
+
 // replay sends a request that is replayable.
 func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, outputs bool) (out api.Replay,
 	err error) {
@@ -128,7 +133,8 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, o
 		}
 	}
 	answer, done, err := h.Comparer.Replay(r.Context(), req)
-	out = api.Replay{ID: c.ID, Version: version}
+	out = newReplay(c)
+	out.Version = version
 	var refused *rest.Error
 	if errors.As(err, &refused) && refused.Code == api.CodeTooLarge {
 		out.Error = refused.Error() // the answer is a stream, or has too many bytes

@@ -287,8 +287,9 @@ export interface Replays {
 
 /** Replay says how the new answer to a kept request differs from the kept one. */
 export interface Replay {
-  /** ID is that of the kept request. */
+  /** ID is that of the kept request, TMs when that ended, in milliseconds since 1970. */
   id: number;
+  tMs: number;
   /** WhyNot says why the request was not sent again; empty if it was. */
   whyNot: string;
   /** Version is the one that answered. */
@@ -1709,7 +1710,7 @@ export interface RequestsEvent {
 
 /** Request is one request. A model's request has a Parent. */
 export interface Request {
-  /** ID is when it began, in microseconds since 1970, or one more than the last ID. */
+  /** ID is higher than those of all requests before. */
   id: number;
   parent: number;
   /** TMs is when it began, in milliseconds since 1970, with a fraction. */
