@@ -35,9 +35,9 @@ SOURCE is one of
   pypi:NAME[==VERSION][/FILE] the ONNX files in a package of the Python index that pip is configured for; with FILE
                               one of them. pip must be installed; the package is unpacked and not run
 
-An archive or a folder has a model, a model repository, a TorchServe archive (.mar), an MLflow model with ONNX, a model
-of MLServer or KServe, a bento or a model of BentoML (.bento, .bentomodel), a SavedModel, or an export of Ultralytics,
-timm or Transformers.
+An archive or a folder has a model, a model repository, a TorchServe archive (.mar), a package of Model Navigator
+(.nav), an MLflow model with ONNX, a model of MLServer or KServe, a bento or a model of BentoML (.bento, .bentomodel), a
+SavedModel, or an export of Ultralytics, timm or Transformers.
 
 A cut download is resumed, also by the same command later. Where a model came from is in its file provenance.json. A
 server that serves the repository finds the model in poll mode; else use nereid load.

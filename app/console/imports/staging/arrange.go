@@ -275,7 +275,8 @@ func (t *tree) models() (models []string) {
 	}
 	if slices.ContainsFunc(slices.Concat(files, folders), func(n string) bool { return modelFile(n) != "" }) ||
 		slices.ContainsFunc(folders, isVersion) || slices.Contains(t.files, "MAR-INF/MANIFEST.json") ||
-		slices.Contains(files, "MLmodel") || slices.Contains(files, "model-settings.json") {
+		slices.Contains(files, "MLmodel") || slices.Contains(files, "model-settings.json") ||
+		slices.Contains(files, navigatorFile) && slices.Contains(files, navigatorLog) {
 		return nil
 	}
 	for _, d := range folders {

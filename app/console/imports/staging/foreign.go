@@ -30,15 +30,15 @@ const maxManifest = 4 << 20
 const labelsName = "labels.txt"
 
 // recognise reads the manifests of other programs: MAR-INF/MANIFEST.json of TorchServe, MLmodel of MLflow,
-// model-settings.json of MLServer and KServe, bento.yaml and model.yaml of BentoML, metadata.yaml of Ultralytics, and
-// config.json of Transformers and timm.
+// model-settings.json of MLServer and KServe, bento.yaml and model.yaml of BentoML, status.yaml of Model Navigator,
+// metadata.yaml of Ultralytics, and config.json of Transformers and timm.
 // found is nil for files without one. labels are the class names that a manifest has.
 func (a *Area) recognise(t *tree) (found *foreign, labels []string, err error) {
 	for _, kind := range []struct {
 		manifest string
 		read     func(*tree, []byte) (*foreign, error)
 	}{{"MAR-INF/MANIFEST.json", torchServe}, {"MLmodel", mlflow}, {"model-settings.json", mlServer},
-		{bentoFile, bento}, {bentoModelFile, bentoModel}} {
+		{bentoFile, bento}, {bentoModelFile, bentoModel}, {navigatorFile, navigator}} {
 		if b, ok, err := a.read(t, kind.manifest); err != nil {
 			return nil, nil, err
 		} else if ok {

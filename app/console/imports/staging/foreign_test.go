@@ -74,6 +74,32 @@ var packages = map[string]struct {
 	"MLServer with scikit-learn": {map[string]string{
 		"model-settings.json": `{"implementation":"mlserver_sklearn.SKLearnModel","parameters":{"uri":"m.joblib"}}`,
 		"m.joblib":            "pickle"}, "the model of mlserver_sklearn.SKLearnModel has the model file m.joblib"},
+	"Model Navigator with ONNX": {map[string]string{
+		"status.yaml": "model_navigator_version: 0.14.0\nmodels_status:\n" +
+			"  torch: {model_config: {format: torch, path: torch/----}}\n" +
+			"  torchscript-script: {model_config: {format: torchscript, path: torchscript-script/model.pt}}\n" +
+			"  onnx: {model_config: {format: onnx, path: onnx/model.onnx}}\n" +
+			"  trt-fp16: {model_config: {format: trt, path: trt-fp16/model.plan}}\n",
+		"navigator.log": "log", "onnx/model.onnx": "graph", "onnx/model.onnx.data": "weights",
+		"onnx/reproduce_export.py": "code", "onnx/reproduce.sh": "code", "onnx/format.log": "log",
+		"torchscript-script/model.pt": "script", "model_input/profiling/0.npz": "sample"},
+		"pkg: 1/model.onnx=graph 1/model.onnx.data=weights"},
+	"Model Navigator with TorchScript": {map[string]string{
+		"status.yaml": "model_navigator_version: 0.3.0\nmodels_status:\n" +
+			"  onnx: {model_config: {format: onnx, path: onnx/model.onnx}}\n" + // it could not be exported
+			"  torchscript-trace: {model_config: {format: torchscript, path: torchscript-trace/model.pt}}\n",
+		"navigator.log": "log", "torchscript-trace/model.pt": "script"}, "pkg: 1/model.pt=script"},
+	"Model Navigator with TensorFlow": {map[string]string{
+		"status.yaml": "model_navigator_version: 0.3.0\nmodels_status:\n" +
+			"  tf-savedmodel: {model_config: {format: tf-savedmodel, path: tf-savedmodel/model.savedmodel}}\n",
+		"navigator.log": "log", "tf-savedmodel/model.savedmodel/saved_model.pb": "graph"},
+		"pkg: 1/model.savedmodel/saved_model.pb=graph"},
+	"Model Navigator with TensorRT": {map[string]string{
+		"status.yaml": "model_navigator_version: 0.3.0\nmodels_status:\n" +
+			"  trt-fp16: {model_config: {format: trt, path: trt-fp16/model.plan}}\n",
+		"navigator.log": "log", "trt-fp16/model.plan": "plan"}, "the package of Model Navigator has the formats trt; optimize the model again"},
+	"another status.yaml": {map[string]string{"status.yaml": "models_status: 3\n", "net.onnx": "graph"},
+		"pkg: 1/model.onnx=graph 1/status.yaml=models_status: 3\n"},
 	"SavedModel": {map[string]string{"saved_model.pb": "graph", "variables/variables.index": "w"},
 		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables.index=w"},
 	"Ultralytics for OpenVINO": {map[string]string{

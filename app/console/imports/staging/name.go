@@ -75,8 +75,8 @@ func CleanPath(name string) (string, error) {
 // ModelName makes a model name from a file or folder name. Letters, digits, dot, dash and underscore stay.
 func ModelName(from string) string {
 	base := path.Base(strings.ReplaceAll(from, `\`, "/"))
-	known := []string{".onnx", ".zip", ".mar", ".tar", ".tgz", ".gz", ".xz", ".txz", ".bento", ".bentomodel", ".pt",
-		".pth", ".py"}
+	known := []string{".onnx", ".zip", ".mar", ".nav", ".tar", ".tgz", ".gz", ".xz", ".txz", ".bento", ".bentomodel",
+		".pt", ".pth", ".py"}
 	for {
 		ext := path.Ext(base)
 		if len(base) == len(ext) || !slices.Contains(known, strings.ToLower(ext)) {

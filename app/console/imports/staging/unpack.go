@@ -18,7 +18,9 @@ import (
 // archiveKind returns "zip", "tar", "tgz" or "txz" for the name of an archive that can be unpacked, else "".
 func archiveKind(name string) string {
 	switch lower := strings.ToLower(name); {
-	case strings.HasSuffix(lower, ".zip"), strings.HasSuffix(lower, ".mar"): // TorchServe's
+	case strings.HasSuffix(lower, ".zip"),
+		strings.HasSuffix(lower, ".mar"), // TorchServe's
+		strings.HasSuffix(lower, ".nav"): // Model Navigator's
 		return "zip"
 	case strings.HasSuffix(lower, ".tar"):
 		return "tar"
