@@ -46,7 +46,8 @@ func measureChanges(ctx context.Context, e *command.Env, folder, file, dataDir s
 	quiet.Stdout, quiet.Stderr = io.Discard, io.Discard
 	for _, target := range []string{"fp16", "int8"} {
 		s := admin.Suggestion{Change: target,
-			Apply: fmt.Sprintf("nereid convert -r %s --%s %s", filepath.Dir(folder), target, file)}
+			Apply: fmt.Sprintf("nereid convert -r %s --%s %s", command.ShellQuote(filepath.Dir(folder)), target,
+				command.ShellQuote(file))}
 		switch r, err := convert.Measure(ctx, &quiet, dataDir, file, target); {
 		case ctx.Err() != nil:
 			return nil, errors.New("interrupted")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // Env is what a command gets from its process.
@@ -63,6 +64,17 @@ func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status in
 		return 2, true
 	}
 	return 0, false
+}
+
+// ShellQuote writes a word so that a POSIX shell reads it unchanged.
+func ShellQuote(word string) string {
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_=./,:+@%", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // IsTerminal reports whether a stream of a process is a terminal, or another device of characters.

@@ -2,12 +2,12 @@ package tunecmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"nereid/app/command"
 	"nereid/app/datadir"
 	"nereid/app/tune"
 )
@@ -50,25 +50,37 @@ func Gains(ctx context.Context, program Program, folder, dataDir string, out io.
 	if err != nil {
 		return nil, err
 	}
+	return r.gains(), nil
+}
+
+// gains compares every trial with the present configuration under the same load. A load that failed with the present
+// configuration has no figures; those of the other loads stay.
+func (r *result) gains() (gains []Gain) {
 	present := map[int]tune.Measurement{} // by load
 	for _, m := range r.found.Trials {
-		load := r.space.LoadOf(m.Candidate)
 		if r.space.IsPresent(m.Candidate) {
-			if present[load] = m.Measurement; m.Failed != "" {
-				return nil, fmt.Errorf("the present configuration cannot be measured: %s", m.Failed)
-			}
+			present[r.space.LoadOf(m.Candidate)] = m.Measurement
+		}
+	}
+	for _, m := range r.found.Trials {
+		if r.space.IsPresent(m.Candidate) {
 			continue
 		}
+		load := r.space.LoadOf(m.Candidate)
 		was, now := present[load], m.Measurement
 		g := Gain{Change: r.variantText(m.Candidate), Load: r.loadText(m.Candidate), Failed: m.Failed,
 			Apply: r.applyCommand(m.Candidate)}
-		if m.Failed == "" {
+		switch {
+		case m.Failed != "":
+		case was.Failed != "":
+			g.Failed = "the present configuration cannot be measured: " + was.Failed
+		default:
 			g.Stable = was.Stable && now.Stable
 			g.Rate, g.P99 = now.Throughput/was.Throughput, now.Of(tune.LatencyP99)/was.Of(tune.LatencyP99)
 		}
 		gains = append(gains, g)
 	}
-	return gains, nil
+	return gains
 }
 
 // listOptions are the options that name the values of a field.
@@ -92,8 +104,8 @@ func (r *result) applyCommand(c tune.Candidate) string {
 			values[ch.Field] = map[int]string{tune.KindCPU: "cpu", tune.KindGPU: "gpu"}[ch.To]
 		}
 	}
-	words := []string{"nereid tune --search=brute --model-repository=" + filepath.Dir(r.models[0].folder),
-		"-m " + r.model()}
+	words := []string{"nereid tune --search=brute",
+		command.ShellQuote("--model-repository=" + filepath.Dir(r.models[0].folder)), "-m", command.ShellQuote(r.model())}
 	for _, f := range []tune.Field{tune.MaxBatch, tune.Delay, tune.Instances, tune.Kind, tune.Threads} {
 		words = append(words, "--"+listOptions[f]+"="+values[f])
 	}
