@@ -157,29 +157,62 @@ def test_D070_oneflow_with_any_number_of_rows(server):
         add_sub(server, "add_sub_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"), rows)
 
 
+def link_environment(work, name):
+    """Lets a server with the folder work use an installed framework. Returns the framework's interpreter."""
+    installed = pathlib.Path(os.environ["NEREID_FRAMEWORKS"]).resolve()
+    python = installed / f"runtime/python/environments/framework-{name}/bin/python"
+    data = work / "data/runtime/python/environments"
+    data.mkdir(parents=True)
+    for path in (work / "data", *data.parents[:2], data):
+        path.chmod(0o700)
+    os.symlink(python.parents[1], data / f"framework-{name}")
+    return python
+
+
 @pytest.mark.skipif("oneflow" not in NAMES, reason="OneFlow is not among the frameworks")
 def test_D070_style_transfer_as_a_graph_of_oneflow(tmp_path):
     """The network of docs/examples/style, saved by OneFlow, answers as its ONNX file does in plain ONNX Runtime."""
-    installed = pathlib.Path(os.environ["NEREID_FRAMEWORKS"]).resolve()
+    python = link_environment(tmp_path, "oneflow")
     example, scripts = ROOT / "docs/examples/style", ROOT / "build/scripts/style"
     file, model = example / "models/fast_neural_style/1/model.onnx", tmp_path / "models/fast_neural_style"
     (model / "1").mkdir(parents=True)
     config = (example / "models/fast_neural_style/config.pbtxt").read_text()
     (model / "config.pbtxt").write_text(config.replace('"onnxruntime"', '"oneflow"'))
     subprocess.run([sys.executable, scripts / "weights.py", file, tmp_path / "w.npz"], check=True)
-    python = installed / "runtime/python/environments/framework-oneflow/bin/python"
     subprocess.run([python, scripts / "oneflow_graph.py", tmp_path / "w.npz", model / "1/model"], check=True)
     pictures = np.random.default_rng(0).uniform(0, 255, (2, 3, 256, 256)).astype(np.float32)
     [wanted] = onnxruntime.InferenceSession(str(file)).run(None, {"INPUT_0": pictures})
-    data = tmp_path / "data/runtime/python/environments"
-    data.mkdir(parents=True)
-    for path in (tmp_path / "data", *data.parents[:2], data):
-        path.chmod(0o700)
-    os.symlink(python.parents[1], data / "framework-oneflow")
     with Server(tmp_path / "models", tmp_path, limit=400) as s:
         for rows in (1, 2):
             got = ask(s, "fast_neural_style", "INPUT_0", pictures[:rows], "FP32").as_numpy("OUTPUT_0")
             np.testing.assert_allclose(got, wanted[:rows], atol=0.05)
+
+
+@pytest.mark.skipif("tensorflow" not in NAMES, reason="TensorFlow is not among the frameworks")
+def test_the_reading_machine_in_two_frameworks(tmp_path):
+    """text_detection as a SavedModel answers as its ONNX file does, and the pipeline of docs/examples/ocr reads with it."""
+    import test_ocr
+
+    python, scripts = link_environment(tmp_path, "tensorflow"), ROOT / "build/scripts"
+    shutil.copytree(test_ocr.EXAMPLE / "models", tmp_path / "models")
+    model = tmp_path / "models/text_detection"
+    file = model / "1/model.onnx"
+    reference = onnxruntime.InferenceSession(file.read_bytes())
+    subprocess.run([sys.executable, scripts / "style/weights.py", file, tmp_path / "w.npz"], check=True)
+    file.unlink()
+    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", model / "1/model.savedmodel"], check=True)
+    config = (model / "config.pbtxt").read_text()
+    (model / "config.pbtxt").write_text(config.replace('"onnxruntime"', '"tensorflow"'))
+    with Server(tmp_path / "models", tmp_path, limit=400) as s:
+        for shape in ((1, 96, 160, 3), (2, 64, 32, 3)):
+            pictures = np.random.default_rng(0).uniform(0, 255, shape).astype(np.float32)
+            wanted = reference.run(None, {"input_images:0": pictures})
+            got = ask(s, "text_detection", "input_images:0", pictures, "FP32")
+            for output, want in zip(reference.get_outputs(), wanted):
+                np.testing.assert_allclose(got.as_numpy(output.name), want, rtol=1e-4, atol=1e-4, err_msg=output.name)
+        for read in (test_ocr.example.two_calls, test_ocr.example.one_call):
+            score = test_ocr.read_all(s, read)
+            assert min(score.f1, score.accuracy) >= test_ocr.BAR, f"{read.__name__}: {score}"
 
 
 @pytest.mark.parametrize("model, name, output",
