@@ -1,6 +1,7 @@
 """nereid inspect and the page's route: what is in an ONNX file, and where its time goes."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -59,6 +60,10 @@ def test_the_command_prints_and_writes_json(tmp_path):
     assert text.returncode == 0 and "669.7 thousand in 6 tensors" in text.stdout and "Gemm" in text.stdout, text.stderr
     by_json = inspect("--runs=1", "--shape=input:4,784", "--json", str(ROOT / "models-sample/mlp/1/model.onnx"))
     assert json.loads(by_json.stdout)["run"]["shapes"] == [[4, 784]]
+    assert re.search(r"CPUExecutionProvider: \d+ nodes \(.*FusedGemm", text.stdout), text.stdout
+    assert {o["op"] for o in json.loads(by_json.stdout)["run"]["providerOperators"]["CPUExecutionProvider"]} >= {"FusedGemm"}
+    missing = inspect("--provider=openvino", str(ROOT / "models-sample/mlp"))
+    assert missing.returncode == 1 and "has no OpenVINO execution provider" in missing.stderr, missing.stderr
     other = inspect(str(ROOT / "models-sample/words"))
     assert other.returncode == 1 and "has no model.onnx" in other.stderr
 

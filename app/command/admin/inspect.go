@@ -30,11 +30,14 @@ const inspectUsage = `Says what is in an ONNX model, and where its time goes on 
 
 Usage:
   nereid inspect [--measure] [--runs=<number>] [--dim=<name>=<size>]... [--shape=<input>:<d1>,<d2>,...]... [--json]
-                 [--data-dir=<folder>] FILE|FOLDER
+                 [--provider=<name>] [--data-dir=<folder>] FILE|FOLDER
 
 FOLDER is a model folder, of which the newest version is taken, or a version folder. The model runs with random numbers,
 10 times or --runs times, on all cores of the CPU and without its configuration. --runs=0 only reads the file. An open
 dimension is 1, or what --dim says for its name in the file, or what --shape says for the input.
+
+--provider=openvino, cuda or tensorrt shows which parts another execution provider of ONNX Runtime takes. The CPU
+provider runs the parts that it refuses. NEREID_ONNXRUNTIME_LIBRARY names an ONNX Runtime that has it.
 
 The times of operators come from separate runs with ONNX Runtime's profiler, which makes runs slower. Operations (FLOP)
 are those of matrix products and convolutions.
@@ -72,6 +75,7 @@ func Inspect(ctx context.Context, e *command.Env, args []string, measure Measure
 	dataDir := flags.String("data-dir", "", "")
 	o := onnxruntime.InspectOptions{Dims: map[string]int64{}, Shapes: map[string][]int64{}}
 	flags.IntVar(&o.Runs, "runs", 10, "")
+	flags.StringVar(&o.Provider, "provider", "", "")
 	flags.Func("dim", "", func(v string) error {
 		name, size, _ := strings.Cut(v, "=")
 		n, err := strconv.ParseInt(size, 10, 64)
@@ -256,12 +260,7 @@ func describe(x *onnxruntime.Inspection) *api.Inspection {
 	slices.SortFunc(out.Weights, func(a, b api.Weights) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.DataType, b.DataType))
 	})
-	for op, n := range x.Ops {
-		out.Operators = append(out.Operators, api.OperatorCount{Op: op, Count: n})
-	}
-	slices.SortFunc(out.Operators, func(a, b api.OperatorCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Op, b.Op))
-	})
+	out.Operators = counts(x.Ops)
 	for _, d := range x.Dangers {
 		out.Dangers = append(out.Dangers, api.Danger{Op: d.Op, Why: d.Why})
 	}
@@ -270,6 +269,26 @@ func describe(x *onnxruntime.Inspection) *api.Inspection {
 		out.Run = describeRun(x.Run)
 	}
 	return out
+}
+
+// counts lists operators, the most frequent first.
+func counts(ops map[string]int) (out []api.OperatorCount) {
+	for op, n := range ops {
+		out = append(out, api.OperatorCount{Op: op, Count: n})
+	}
+	slices.SortFunc(out, func(a, b api.OperatorCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Op, b.Op))
+	})
+	return out
+}
+
+// countsText writes how often there is each operator.
+func countsText(list []api.OperatorCount) string {
+	var ops []string
+	for _, op := range list {
+		ops = append(ops, fmt.Sprintf("%d %s", op.Count, op.Op))
+	}
+	return strings.Join(ops, ", ")
 }
 
 func filePorts(list []onnxruntime.Port) (out []api.FilePort) {
@@ -290,8 +309,12 @@ func describeRun(r *onnxruntime.Run) *api.InspectedRun {
 		sum += n.Time
 	}
 	share := func(d time.Duration) float64 { return float64(d) / float64(max(1, sum)) }
-	byOp := map[string]*api.OperatorTime{}
+	byOp, byProvider := map[string]*api.OperatorTime{}, map[string]map[string]int{}
 	for _, n := range r.Profile.Nodes {
+		if byProvider[n.Provider] == nil {
+			byProvider[n.Provider] = map[string]int{}
+		}
+		byProvider[n.Provider][n.Op]++
 		op := byOp[n.Op]
 		if op == nil {
 			op = &api.OperatorTime{Op: n.Op}
@@ -306,6 +329,10 @@ func describeRun(r *onnxruntime.Run) *api.InspectedRun {
 	}
 	for _, op := range byOp {
 		out.Operators = append(out.Operators, *op)
+	}
+	out.ProviderOperators = map[string]api.List[api.OperatorCount]{}
+	for provider, ops := range byProvider {
+		out.ProviderOperators[provider] = counts(ops)
 	}
 	slices.SortFunc(out.Operators, func(a, b api.OperatorTime) int {
 		return cmp.Or(cmp.Compare(b.Us, a.Us), strings.Compare(a.Op, b.Op))
@@ -337,11 +364,7 @@ func printInspection(w io.Writer, x *api.Inspection) error {
 	for _, v := range x.Weights {
 		line("weights", "%s: %s in %d tensors, %s", v.DataType, count(v.Elements), v.Tensors, size(v.Bytes))
 	}
-	var ops []string
-	for _, op := range x.Operators {
-		ops = append(ops, fmt.Sprintf("%d %s", op.Count, op.Op))
-	}
-	line("operators", "%s", strings.Join(ops, ", "))
+	line("operators", "%s", countsText(x.Operators))
 	for _, d := range x.Dangers {
 		line("process", "it runs in processes of its own, because %s %s", d.Op, d.Why)
 	}
@@ -370,7 +393,7 @@ func printRun(line func(name, format string, args ...any), r *api.InspectedRun) 
 			flop(float64(r.FLOPs)/max(r.MedianUs, 1)*1e6))
 	}
 	for _, provider := range slices.Sorted(maps.Keys(r.Providers)) {
-		line("provider", "%s: %d nodes", provider, r.Providers[provider])
+		line("provider", "%s: %d nodes (%s)", provider, r.Providers[provider], countsText(r.ProviderOperators[provider]))
 	}
 	for i, op := range r.Operators {
 		if i == 10 {

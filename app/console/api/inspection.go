@@ -69,6 +69,8 @@ type InspectedRun struct {
 	FLOPs int64 `json:"flops"`
 	// Providers are the nodes by execution provider.
 	Providers map[string]int `json:"providers"`
+	// ProviderOperators are the operators of these nodes. A provider may run a part of the graph as one node.
+	ProviderOperators map[string]List[OperatorCount] `json:"providerOperators"`
 	// Operators and Nodes are what ran, after optimizations; those that took longest first. Nodes are at most 50.
 	Operators List[OperatorTime] `json:"operators"`
 	Nodes     List[NodeTime]     `json:"nodes"`

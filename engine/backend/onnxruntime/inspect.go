@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -48,11 +49,14 @@ type InspectOptions struct {
 	Runs   int                // 0: it is not run
 	Dims   map[string]int64   // sizes of variable dimensions by the file's name; others are 1
 	Shapes map[string][]int64 // shapes of inputs, which have precedence
+	// Provider is the execution provider that gets each part of the graph that it takes: "openvino", or "cuda" or
+	// "tensorrt" on the first GPU. ONNX Runtime's CPU provider gets the rest; "" is that provider alone.
+	Provider string
 }
 
 // Inspect reads the model file at path, and runs it with random numbers. It uses no configuration: the session is one
-// of this server with its defaults on the CPU, with a thread for each core. The error is InvalidArg for a file that is
-// no model, and for shapes that do not fit.
+// of this server with its defaults, with a thread for each core. The error is InvalidArg for a file that is no model,
+// and for shapes that do not fit, and Unsupported if the library has no such provider.
 func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*Inspection, error) {
 	info, err := onnxfile.Check(path, filepath.Dir(path))
 	if err != nil {
@@ -67,7 +71,10 @@ func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*
 		return nil, err
 	}
 	out := &Inspection{Description: d, Info: info}
-	x := &inspector{ctx: ctx, library: l, path: path, spec: backend.Spec{Config: &inferencepb.ModelConfig{}}, b: b}
+	x := &inspector{ctx: ctx, library: l, path: path, b: b}
+	if err := x.provide(o.Provider); err != nil {
+		return nil, err
+	}
 	session, err := x.session("")
 	if err != nil {
 		return nil, err
@@ -110,11 +117,30 @@ type inspector struct {
 	library *capi.Library
 	path    string
 	spec    backend.Spec
+	place   place
 
 	inputs, outputs []string
 	types           []int
 	shapes          [][]int64
 	data            [][]byte
+}
+
+// provide sets the execution provider of the sessions, as a configuration would.
+func (x *inspector) provide(name string) error {
+	x.spec = backend.Spec{Config: &inferencepb.ModelConfig{}, Log: slog.New(slog.DiscardHandler)}
+	named := []*accelerator{{Name: name}}
+	use := &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{}
+	switch name {
+	case "":
+	case "openvino":
+		use.CpuExecutionAccelerator = named
+	case "cuda", "tensorrt":
+		use.GpuExecutionAccelerator, x.place.gpu = named, true
+	default:
+		return status.Errorf(status.InvalidArg, "%q is no execution provider; choose openvino, cuda or tensorrt", name)
+	}
+	x.spec.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: use}
+	return nil
 }
 
 // session makes a session. If prefix is not "", it writes a profile.
@@ -124,6 +150,9 @@ func (x *inspector) session(prefix string) (*capi.Session, error) {
 		return nil, err
 	}
 	defer opts.close()
+	if err := opts.providers(x.library, x.spec, x.place, x.b.o.RuntimeFolder); err != nil {
+		return nil, err
+	}
 	if prefix != "" {
 		if err := capi.Profile(opts.pointer(), prefix); err != nil {
 			return nil, runtimeError(err)

@@ -44,6 +44,35 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// Only with OpenVINO (see TestOpenVINO_D008) a provider takes parts of the model; without it, the error says so.
+func TestInspectShowsWhatOpenVINOTakes(t *testing.T) {
+	b := open(t)
+	providers, err := b.Providers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, provider := range map[string]string{"openvino": "OpenVINOExecutionProvider",
+		"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"} {
+		x, err := b.Inspect(t.Context(), digits, onnxruntime.InspectOptions{Runs: 1, Provider: name})
+		switch {
+		case !slices.Contains(providers, provider):
+			if status.CodeOf(err) != status.Unsupported || !strings.Contains(err.Error(), "execution provider") {
+				t.Errorf("%s: %v, want Unsupported", name, err)
+			}
+		case err != nil:
+			if name == "openvino" {
+				t.Error(err) // the others need a GPU
+			}
+		case x.Run.Profile.Providers[provider] == 0:
+			t.Errorf("%s takes no part: %v", name, x.Run.Profile.Providers)
+		}
+	}
+	_, err = b.Inspect(t.Context(), digits, onnxruntime.InspectOptions{Provider: "abacus"})
+	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "choose openvino, cuda or tensorrt") {
+		t.Errorf("an unknown provider: %v", err)
+	}
+}
+
 func TestInspectRefuses(t *testing.T) {
 	cut, err := os.ReadFile(digits)
 	if err != nil {

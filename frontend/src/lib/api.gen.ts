@@ -1046,6 +1046,8 @@ export interface InspectedRun {
   flops: number;
   /** Providers are the nodes by execution provider. */
   providers: Record<string, number>;
+  /** ProviderOperators are the operators of these nodes. A provider may run a part of the graph as one node. */
+  providerOperators: Record<string, OperatorCount[]>;
   /** Operators and Nodes are what ran, after optimizations; those that took longest first. Nodes are at most 50. */
   operators: OperatorTime[];
   nodes: NodeTime[];
