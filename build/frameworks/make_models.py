@@ -187,12 +187,16 @@ def oneflow(root):
     import oneflow as flow
 
     class AddSub(flow.nn.Module):
+        """OneFlow 0.9 may crash if a graph ends within microseconds (docs/backends.md), so this one multiplies for a while."""
+
         def __init__(self):
             super().__init__()
             self.scale = flow.nn.Parameter(flow.ones(1))
+            self.work = flow.nn.Parameter(flow.zeros(1024, 1024))
 
         def forward(self, a, b):
-            return self.scale * (a + b), a - b
+            zero = (self.work @ self.work).sum()
+            return self.scale * (a + b) + zero, a - b + zero
 
     class Graph(flow.nn.Graph):
         def __init__(self):
