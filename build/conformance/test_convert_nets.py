@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from harness import REFERENCE, ROOT, Server
@@ -98,6 +100,26 @@ def test_what_cannot_be_converted_says_why(made, tmp_path, monkeypatch):
         assert why in convert(tmp_path, file, *options, status=1), (file, options)
         assert os.listdir(tmp_path / "models") == [], file
         shutil.rmtree(tmp_path / "models")
+
+
+@pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
+def test_text_detection_through_tensorflow(made, tmp_path):
+    """The network of docs/examples/ocr, exported through TensorFlow, answers as the file that PyTorch exported."""
+    scripts, direct = ROOT / "build/scripts", ROOT / "docs/examples/ocr/models/text_detection/1/model.onnx"
+    python = DATA / "runtime/python/environments/framework-convert-tensorflow/bin/python"
+    subprocess.run([sys.executable, scripts / "style/weights.py", direct, tmp_path / "w.npz"], check=True)
+    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", tmp_path / "saved"], check=True)
+    np.save(tmp_path / "seen.npy", np.random.default_rng(1).uniform(0, 255, (4, 64, 96, 3)).astype(np.float32))
+    report = json.loads(convert(tmp_path, tmp_path / "saved", "--json", "--name=text_detection", f"--inputs={tmp_path}/seen.npy"))
+    assert all(o["error"] <= 1e-4 for o in report["outputs"]), report
+    sessions = [onnxruntime.InferenceSession(f) for f in (direct, tmp_path / "models/text_detection/1/model.onnx")]
+    names = [[t.name for t in (*s.get_inputs(), *s.get_outputs())] for s in sessions]
+    assert sorted(names[0]) == sorted(names[1]), names
+    for shape in (1, 96, 160, 3), (2, 64, 32, 3):
+        pictures = np.random.default_rng(0).uniform(0, 255, shape).astype(np.float32)
+        wanted, got = [s.run(names[0][1:], {names[0][0]: pictures}) for s in sessions]
+        for name, want, have in zip(names[0][1:], wanted, got):
+            np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("file, why", [
