@@ -37,7 +37,10 @@ type Spec struct {
 	// Process is called by any goroutine when a process of the model ends or runs again. It must not block. nil: nobody
 	// is notified.
 	Process func(ProcessEvent)
-	Log     *slog.Logger
+	// Reported is called by any goroutine with what a library says of its executions and responses; see Traits. nil: it
+	// is not counted.
+	Reported func(infer.Report)
+	Log      *slog.Logger
 }
 
 // ProcessEvent says that the process of an instance has ended without being asked to, or that another one runs.
@@ -104,6 +107,9 @@ type Traits struct {
 	// WaitsInline: Execute only waits for a separate process. The request's own goroutine may call it if it has nothing
 	// else to do (infer.Request.Client); Execute then returns early when that client is gone.
 	WaitsInline bool
+
+	// ReportsExecutions and ReportsResponses: Spec.Reported is told of each, so the server does not count them itself.
+	ReportsExecutions, ReportsResponses bool
 }
 
 // Placement is where an instance runs.

@@ -19,6 +19,8 @@ type Response struct {
 	// Empty says that this only ends the request: the client gets no response of it. It is Final, and has neither
 	// outputs nor an error. Decoupled models may end with it.
 	Empty bool
+	// Report, if not nil, is what the backend says of the request. It is in the final response.
+	Report *Report
 	// Again marks the last response of one step of an iterative sequence, in the process of a model: the server
 	// executes the request again. It is Final in the process, and has States only.
 	Again bool
@@ -62,7 +64,7 @@ func (p *Response) reset() {
 	clear(p.Outputs)
 	clear(p.Parameters)
 	p.Outputs, p.States, p.Parameters, p.shapes = p.Outputs[:0], nil, p.Parameters[:0], p.shapes[:0]
-	p.Err, p.Final, p.Empty, p.Again = nil, false, false, false
+	p.Err, p.Report, p.Final, p.Empty, p.Again = nil, nil, false, false, false
 }
 
 func (p *Response) size() int {
@@ -127,6 +129,9 @@ func (r *Request) finish(resp *Response) {
 		}
 		if r.Times.Output == 0 {
 			r.Times.Output = now
+		}
+		if resp.Report != nil {
+			r.Times.report(resp.Report)
 		}
 		if r.Record != nil {
 			r.Ran = Ran{Instance: b.Instance, Rows: b.Rows, Requests: len(b.Requests) - b.Nulls, Before: b.Before}

@@ -52,6 +52,7 @@ type Times struct {
 	Taken    Stamp // its execution began
 	Input    Stamp // its batch's inputs are gathered, the computation begins
 	Output   Stamp // the computation ended
+	Closed   Stamp // the outputs were handed out; 0: not known before Finished
 	Finished Stamp // the final response was given
 }
 

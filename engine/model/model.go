@@ -68,6 +68,7 @@ type Model struct {
 	gate
 	signature signature
 	stats     *stats.Version
+	counts    atomic.Bool // what the backend reports
 	log       *slog.Logger
 	scheduler sched.Scheduler
 	// stepLabels is Spec.Labels.
@@ -205,7 +206,8 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	defer func() { end(err == nil) }()
 	spec := backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
-		VersionFolder: s.VersionFolder, Host: s.Host, Process: s.Process, Log: s.Log,
+		VersionFolder: s.VersionFolder, Host: s.Host, Process: s.Process,
+		Reported: m.reported, Log: s.Log,
 	}
 	if m.loaded, err = s.Backend.Load(ctx, spec); err != nil {
 		return err
@@ -228,8 +230,18 @@ func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	if m.strategy == nil { // else it is asked about each request
 		m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
 	}
-	m.inline.waits = m.loaded.Traits().WaitsInline
+	t := m.loaded.Traits()
+	m.inline.waits = t.WaitsInline
+	m.stats.SetReports(t.ReportsExecutions, t.ReportsResponses)
+	m.counts.Store(true)
 	return nil
+}
+
+// reported counts what the backend reports, except for the executions before the version takes requests.
+func (m *Model) reported(p infer.Report) {
+	if m.counts.Load() {
+		m.stats.Reported(p)
+	}
 }
 
 // tests are what is executed before a version takes requests.

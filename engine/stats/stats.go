@@ -108,6 +108,8 @@ type Version struct {
 	mu     sync.Mutex
 	c      Counters // guarded by mu
 	detail *detail  // guarded by mu; nil: only sums are kept
+	// reports says which of these the backend reports, so that they are not counted here. Guarded by mu.
+	reports struct{ executions, responses bool }
 }
 
 // Admitted counts a request that has joined the queue.
@@ -130,13 +132,21 @@ func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
 func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason) {
 	now := r.Times.Finished
 	whole := now.Sub(r.Times.Arrived)
-	in, run, out := r.Times.Input.Sub(r.Times.Taken), r.Times.Output.Sub(r.Times.Input), now.Sub(r.Times.Output)
+	in, run := r.Times.Input.Sub(r.Times.Taken), r.Times.Output.Sub(r.Times.Input)
+	out := cmp.Or(r.Times.Closed, now).Sub(r.Times.Output)
 	b := r.Batch
+	failed := resp.Err != nil
+	if resp.Report != nil {
+		failed = resp.Report.Kind == infer.RequestFailed
+	}
+	if failed && resp.Err == nil {
+		reason = BackendFailure
+	}
 
 	defer v.activity.note()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if resp.Err != nil {
+	if failed {
 		v.c.Fail.add(whole)
 		v.c.Failures[reason]++
 		return
@@ -183,17 +193,14 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	if i == 0 && v.detail != nil && !resp.Empty {
 		v.detail.observe(FirstResponse, now, now.Sub(r.Times.Arrived))
 	}
-	if i >= MaxResponses {
+	if i >= MaxResponses || v.reports.responses {
 		return
 	}
 	if b := r.Batch; from == 0 && b != nil {
 		from = cmp.Or(b.Input, b.Started)
 	}
 	from = cmp.Or(from, r.Times.Queued) // an ensemble's request has no batch
-	for len(v.c.Responses) <= i {
-		v.c.Responses = append(v.c.Responses, Response{})
-	}
-	c, took := &v.c.Responses[i], now.Sub(from)
+	c, took := v.c.response(i), now.Sub(from)
 	switch {
 	case resp.Err != nil && status.CodeOf(resp.Err) == status.Cancelled:
 		c.Cancel.add(took)
@@ -250,7 +257,7 @@ func (v *Version) Refused(r *infer.Request, reason Reason) {
 // countBatch counts an execution when its first request finishes, so that a client which has its answer finds it
 // counted. Executed adds the time of the output phase.
 func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
-	if b.Counted {
+	if b.Counted || v.reports.executions {
 		return
 	}
 	b.Counted = true

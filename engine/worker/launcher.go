@@ -56,7 +56,9 @@ type Spec struct {
 	Outputs *Outputs
 	// Caller serves the calls of the process; nil: it may make none.
 	Caller Caller
-	Log    *slog.Logger // nil: nothing is logged
+	// Reported is called with what the process reports of executions and responses; nil: that is dropped.
+	Reported func(infer.Report)
+	Log      *slog.Logger // nil: nothing is logged
 }
 
 // Options say what all processes of a server have in common. The zero value is ready to use.

@@ -162,6 +162,8 @@ func (r *reader) handle(h frames.Header, body []byte) error {
 		return w.logLine(body)
 	case frames.KindTrace:
 		return traced(w, body)
+	case frames.KindReport:
+		return w.reported(body)
 	case frames.KindMetric:
 		return w.changeMetrics(body)
 	case frames.KindHello:

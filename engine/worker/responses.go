@@ -140,6 +140,13 @@ func (w *Worker) answer(rec *frames.Response, at span) error {
 		} else if resp.Err == nil {
 			w.spec.Outputs.check(&w.spec, q.r, resp)
 		}
+	} else if rec.Report != nil && w.spec.Decoupled {
+		resp = q.r.NewResponse()
+		resp.Empty = true
+	}
+	if rec.Report != nil && resp != nil {
+		report := w.clock.report(*rec.Report)
+		resp.Report = &report
 	}
 	if w.spec.Decoupled {
 		w.stream(q, resp, rec.Final())

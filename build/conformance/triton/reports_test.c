@@ -1,5 +1,9 @@
 // A slow backend: an execution takes as many milliseconds as the first value of its requests says in sum. It reports
 // statistics as decoupled and other backends do, memory, and an execution policy. Each output is the input.
+//
+// It reports an input phase of 1 ms and an output phase of 2 ms, and executions of five requests. The second value of a
+// request says what is wrong: HONEST, BLAMES (a good response is reported as a failure), BOASTS (an error is reported as
+// a success), SILENT (nothing is reported).
 
 #include <stdio.h>
 #include <time.h>
@@ -60,8 +64,12 @@ Error *TRITONBACKEND_ModelInitialize(Model *m) {
   return policy == DEVICE_BLOCKING ? NULL : TRITONSERVER_ErrorNew(1, "the execution policy was not kept");
 }
 
+enum what { HONEST, BLAMES, BOASTS, SILENT };
+
+enum { MS = 1000000 };
+
 // report reports one response, as a decoupled backend does.
-static void report(Instance *i, Request *q, uint64_t start, uint64_t end) {
+static void report(Instance *i, Request *q, uint64_t start, uint64_t end, Error *failure) {
   Statistics *s;
   Factory *f;
   CHECK(TRITONBACKEND_ResponseFactoryNew(&f, q));
@@ -69,15 +77,20 @@ static void report(Instance *i, Request *q, uint64_t start, uint64_t end) {
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(s, i));
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(s, f));
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(s, start));
-  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(s, end));
+  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(s, end - 2 * MS));
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(s, end));
+  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetError(s, failure));
+  CHECK(TRITONBACKEND_ModelInstanceReportResponseStatistics(s));
+  // a second report is of the second response, which was empty
+  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(s, 0));
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetError(s, NULL));
+  CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(s, start + 3 * MS));
   CHECK(TRITONBACKEND_ModelInstanceReportResponseStatistics(s));
   CHECK(TRITONBACKEND_ModelInstanceResponseStatisticsDelete(s));
   CHECK(TRITONBACKEND_ResponseFactoryDelete(f));
 }
 
-static void wait_for(Request *q) {
+static const float *values(Request *q) {
   Input *in;
   const void *data;
   uint64_t size;
@@ -85,23 +98,30 @@ static void wait_for(Request *q) {
   int memory;
   TRITONBACKEND_RequestInputByIndex(q, 0, &in);
   TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-  usleep((useconds_t)(*(const float *)data * 1000));
+  return data;
 }
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   uint64_t start = now();
-  for (uint32_t k = 0; k < count; k++) wait_for(requests[k]);
+  for (uint32_t k = 0; k < count; k++) usleep((useconds_t)(values(requests[k])[0] * 1000));
   uint64_t end = now();
+  bool reports = false;
   for (uint32_t k = 0; k < count; k++) {
     Response *r;
+    enum what what = (enum what)values(requests[k])[1];
+    Error *failure = what == BOASTS ? TRITONSERVER_ErrorNew(1, "it fails") : NULL;
     TRITONBACKEND_ResponseNew(&r, requests[k]);
-    copy(requests[k], r, "OUT");
-    report(i, requests[k], start, end);
-    TRITONBACKEND_ResponseSend(r, FINAL, NULL);
-    CHECK(TRITONBACKEND_ModelInstanceReportStatistics(i, requests[k], true, start, start, end, end));
+    if (failure == NULL) copy(requests[k], r, "OUT");
+    if (what != SILENT) report(i, requests[k], start, end, failure);
+    TRITONBACKEND_ResponseSend(r, FINAL, failure);
+    TRITONSERVER_ErrorDelete(failure);
+    if (what != SILENT)
+      CHECK(TRITONBACKEND_ModelInstanceReportStatistics(
+          i, requests[k], what != BLAMES, start, start + MS, end - 2 * MS, end));
     TRITONBACKEND_RequestRelease(requests[k], ALL);
+    reports = reports || what != SILENT;
   }
-  CHECK(TRITONBACKEND_ModelInstanceReportBatchStatistics(i, count, start, start, end, end));
+  if (reports) CHECK(TRITONBACKEND_ModelInstanceReportBatchStatistics(i, 5, start, start + MS, end - 2 * MS, end));
   CHECK(TRITONBACKEND_ModelInstanceReportMemoryUsage(i, NULL, 0));
   return NULL;
 }

@@ -53,7 +53,8 @@ type Model struct {
 	load loadCall
 	log  *slog.Logger
 
-	spareEnv []string // of the spare process
+	spareEnv []string       // of the spare process
+	traits   backend.Traits // of the model in its first process
 
 	Supervisors
 	mu    sync.Mutex
@@ -130,9 +131,10 @@ func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
 	}
 	first := firstPlacement(s.Config)
 	m.spareEnv = m.envAt(first)
-	if m.spare, err = m.start(ctx, s.ModelName, first, nil); err != nil {
+	if m.spare, err = m.start(ctx, s.ModelName, first, nil, &m.traits); err != nil {
 		return nil, err
 	}
+	m.traits.OwnProcess = true
 	return m, nil
 }
 
@@ -205,7 +207,7 @@ func (m *Model) spawn(ctx context.Context, name string, p backend.Placement, cal
 	spec := worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command,
 		Env: slices.Concat(m.o.Env, m.envAt(p)), Affinity: p.Affinity, Limits: m.o.Limits,
-		Log: m.log.With("instance", name),
+		Reported: m.spec.Reported, Log: m.log.With("instance", name),
 	}
 	if m.o.Calls {
 		if calls == nil {
@@ -220,15 +222,20 @@ func (m *Model) spawn(ctx context.Context, name string, p backend.Placement, cal
 	return &started{w, calls}, nil
 }
 
-// start starts a process for a placement and loads the model in it.
-func (m *Model) start(ctx context.Context, name string, p backend.Placement, calls *Caller) (*started, error) {
+// start starts a process for a placement and loads the model in it. traits, if not nil, becomes the model's.
+func (m *Model) start(ctx context.Context, name string, p backend.Placement, calls *Caller,
+	traits *backend.Traits) (*started, error) {
 	w, err := m.spawn(ctx, name, p, calls)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.call(ctx, w.Worker, "load", p.Affinity, nil); err != nil {
+	var reply struct{ Traits backend.Traits }
+	if err := m.call(ctx, w.Worker, "load", p.Affinity, &reply); err != nil {
 		w.kill()
 		return nil, err
+	}
+	if traits != nil {
+		*traits = reply.Traits
 	}
 	return w, nil
 }
@@ -244,7 +251,7 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 }
 
 // Traits implements backend.Model.
-func (m *Model) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
+func (m *Model) Traits() backend.Traits { return m.traits }
 
 // NewInstance makes an instance in a new process, or in the spare one.
 func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
@@ -280,7 +287,7 @@ func (m *Model) restart(ctx context.Context, p backend.Placement, calls *Caller)
 	if calls != nil {
 		calls.Reset()
 	}
-	w, err := m.start(ctx, p.Name, p, calls)
+	w, err := m.start(ctx, p.Name, p, calls, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +306,7 @@ func (m *Model) loaded(ctx context.Context, p backend.Placement) (*started, erro
 		}
 		w.kill()
 	}
-	return m.start(ctx, p.Name, p, nil)
+	return m.start(ctx, p.Name, p, nil, nil)
 }
 
 // takeSpare returns the spare process, which is the caller's then; nil: there is none.

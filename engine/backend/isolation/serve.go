@@ -88,8 +88,10 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 		}
 		h.batch = spec.Config.GetMaxBatchSize() > 0
 		h.decoupled = spec.Config.GetModelTransactionPolicy().GetDecoupled()
-		h.model, err = b.Load(ctx, spec)
-		return nil, err
+		if h.model, err = b.Load(ctx, spec); err != nil {
+			return nil, err
+		}
+		return map[string]backend.Traits{"traits": separate(h.model.Traits())}, nil
 	case "complete":
 		b, spec, err := h.prepare(&a.Load)
 		if err != nil {
@@ -110,6 +112,11 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 		return nil, nil
 	}
 	return nil, status.Errorf(status.Unsupported, "this worker does not know the call %q", op)
+}
+
+// separate returns the traits that a model in a process also has for the server.
+func separate(t backend.Traits) backend.Traits {
+	return backend.Traits{ReportsExecutions: t.ReportsExecutions, ReportsResponses: t.ReportsResponses}
 }
 
 // complete lets the backend complete a configuration, and returns it.

@@ -12,6 +12,8 @@ import (
 type dependencies struct {
 	api   []string // the names under which it looks for Triton's API
 	glibc string   // the newest version of the C library that it needs: "2.34"; "": none is named
+	// executions and responses: it has the functions to report these.
+	executions, responses bool
 }
 
 // serverLibrary is how the names of the library with Triton's API begin. Some packages rename it.
@@ -32,6 +34,14 @@ func dependenciesOf(path string) (d dependencies, err error) {
 		if strings.HasPrefix(name, serverLibrary) {
 			d.api = append(d.api, name)
 		}
+	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return d, status.Errorf(status.InvalidArg, "what %s needs cannot be read: %w", path, err)
+	}
+	for _, s := range symbols {
+		d.executions = d.executions || s.Name == "TRITONBACKEND_ModelInstanceReportBatchStatistics"
+		d.responses = d.responses || s.Name == "TRITONBACKEND_ModelInstanceReportResponseStatistics"
 	}
 	if f.SectionByType(elf.SHT_GNU_VERSYM) == nil {
 		return d, nil // it names no version of any library

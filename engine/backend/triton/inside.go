@@ -22,11 +22,12 @@ import (
 
 // inside is a backend library in its process, which has one model and one instance of it.
 type inside struct {
-	o    processOptions
-	peer *worker.Peer
-	own  *inferencepb.ModelConfig // as the server has it
-	b    *capi.Backend
-	wake chan struct{} // capacity 1
+	o     processOptions
+	peer  *worker.Peer
+	own   *inferencepb.ModelConfig // as the server has it
+	b     *capi.Backend
+	wake  chan struct{} // capacity 1
+	needs dependencies
 
 	requests requests
 }
@@ -49,7 +50,7 @@ func newInside(options json.RawMessage) (*inside, error) {
 }
 
 // UsePeer implements isolation.PeerUser.
-func (in *inside) UsePeer(p *worker.Peer) { in.peer = p }
+func (in *inside) UsePeer(p *worker.Peer) { in.peer, in.requests.report = p, p.Report }
 
 // Name returns the backend's name.
 func (in *inside) Name() string { return in.o.Name }
@@ -68,6 +69,7 @@ func (in *inside) start(s backend.Spec, completes bool) (*capi.Model, error) {
 	if err := needs.check(in.o.Library, capi.GlibcVersion()); err != nil {
 		return nil, err
 	}
+	in.needs = needs
 	capi.SetHost(in)
 	go func() { // ends with the process
 		for range in.wake {
@@ -231,7 +233,9 @@ func (m *model) Ready(context.Context) error {
 }
 
 // Traits implements backend.Model.
-func (m *model) Traits() backend.Traits { return backend.Traits{} }
+func (m *model) Traits() backend.Traits {
+	return backend.Traits{ReportsExecutions: m.in.needs.executions, ReportsResponses: m.in.needs.responses}
+}
 
 // Close finalizes the model and the backend.
 func (m *model) Close() error { return errors.Join(m.c.Close(), m.in.b.Close()) }

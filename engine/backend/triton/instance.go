@@ -20,6 +20,8 @@ type pending struct {
 	held     *infer.Response // of a model that is not decoupled: a response that came before the final flag
 	done     func()          // is called once when it is answered and released; nil: nobody waits
 	// The next are for the goroutine that handles events.
+	report  *infer.Report        // what the library says of it; nil: nothing yet
+	final   *infer.Response      // of a model that is not decoupled: it is not sent before the call has returned
 	waiting chan *infer.Response // responses that a slow client has no room for; nil: it had room for all so far
 	refused bool                 // it had no room for too long: the request is cancelled
 	again   bool                 // released inside the call, to be executed again when that has returned
@@ -36,7 +38,11 @@ type requests struct {
 
 	decoupled bool // set before the first execution
 
-	events sync.Mutex // held while events are handled, so that they stay in order
+	// report takes what the library says of executions and responses.
+	report func([]infer.Report)
+
+	events  sync.Mutex     // held while events are handled, so that they stay in order
+	reports []infer.Report // which are not handed on yet; guarded by events
 }
 
 // add adds a request and returns its number.
@@ -76,6 +82,15 @@ func (q *requests) handleEvents() {
 	q.events.Lock()
 	defer q.events.Unlock()
 	capi.Events(q.handle)
+	q.flush()
+}
+
+// flush hands on the reports, before the responses that came after them.
+func (q *requests) flush() {
+	if len(q.reports) > 0 {
+		q.report(q.reports)
+		q.reports = q.reports[:0]
+	}
 }
 
 func (q *requests) handle(e capi.Event) {
@@ -85,6 +100,11 @@ func (q *requests) handle(e capi.Event) {
 	inside := p != nil && p.inside
 	q.mu.Unlock()
 	switch {
+	case e.Report != nil && e.Report.Kind >= infer.Executed:
+		q.reports = append(q.reports, *e.Report)
+	case e.Report != nil && p != nil:
+		p.reported(e.Report)
+	case e.Report != nil:
 	case late && e.Response != nil:
 		e.Response.Drop()
 	case late:
@@ -130,9 +150,19 @@ func (q *requests) reschedule(handle uint64, p *pending) {
 	q.settle(handle, p, true, true)
 }
 
+// reported notes what the library says of a request. That comes before the release, and may come after the final
+// response: then the response has it nevertheless, unless the model is decoupled.
+func (p *pending) reported(report *infer.Report) {
+	p.report = report
+	if p.final != nil {
+		p.final.Report = report
+	}
+}
+
 // respond hands on a response. Flags alone end a stream, or the wait for the flag of a response that came before. It
 // does not block: responses to other requests come after this one.
 func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
+	q.flush()
 	var resp *infer.Response
 	switch {
 	case from.Empty:
@@ -158,6 +188,12 @@ func (q *requests) respond(handle uint64, p *pending, from *capi.Response) {
 	}
 	if resp != nil {
 		resp.Final = final
+		if final {
+			resp.Report = p.report
+		}
+		if final && !q.decoupled {
+			p.final = resp
+		}
 		p.send(resp)
 	}
 	if final {

@@ -268,6 +268,13 @@ func (r *Responses) Next() (Response, error) {
 	p.code = CodeOf(uint32(c.u16()))
 	text, params := int(c.u32()), int(c.u32())
 	p.Took = time.Duration(c.u32())
+	if p.flags&responseReported != 0 {
+		report, _, err := ParseReport(c.take(reportSize))
+		if err != nil {
+			return p, err
+		}
+		p.Report = &report
+	}
 	p.text, p.params = c.take(text), c.take(params)
 	c.pad()
 	if p.rest = c; c.bad {
@@ -289,6 +296,7 @@ type Response struct {
 	Ticket  uint64        // of the request
 	Late    bool          // the execution is over: its states are dropped, because the sequence may have gone on
 	Took    time.Duration // of its execution, in a series
+	Report  *infer.Report // with times as in infer.Report; nil: there is none
 	flags   uint32
 	outputs int
 	code    status.Code

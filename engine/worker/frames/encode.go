@@ -289,6 +289,9 @@ func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	case resp.Final:
 		flags |= responseFinal
 	}
+	if resp.Report != nil {
+		flags |= responseReported
+	}
 	e.u32(0)
 	e.u32(flags)
 	e.u64(ticket)
@@ -297,6 +300,9 @@ func (e *Encoder) Response(resp *infer.Response, ticket uint64) error {
 	e.u32(uint32(len(text)))
 	params := len(e.buf)
 	e.u64(0)
+	if resp.Report != nil {
+		e.buf = AppendReport(e.buf, resp.Report)
+	}
 	e.buf = append(e.buf, text...)
 	e.parameters(params, resp.Parameters)
 	return e.closeWithTensors(start, outputs, states)

@@ -26,6 +26,7 @@ const (
 	KindHello
 	KindBLSWait
 	KindTrace
+	KindReport
 )
 
 // Flags of a frame.
@@ -65,6 +66,7 @@ const (
 	responseError      = 2
 	responseEmpty      = 4
 	responseReschedule = 8
+	responseReported   = 16
 
 	blsStream    = 1
 	blsTraced    = 2

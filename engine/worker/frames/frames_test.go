@@ -153,6 +153,7 @@ func TestResponseRoundTrip(t *testing.T) {
 	one := &infer.Response{Final: true, Parameters: []infer.Parameter{{Name: "n", Kind: infer.IntParameter, Int: 1}}}
 	one.AddOutput("OUT", tensor.BF16, []int64{2}, []byte{1, 2, 3, 4}, nil)
 	for _, want := range []*infer.Response{one, many, {Final: true}, {Final: true, Empty: true},
+		{Final: true, Report: &infer.Report{Kind: infer.RequestFailed, N: 1, Began: 2, Input: 3, Output: 4, Ended: 5}},
 		{Final: true, Err: status.New(status.NotFound, "not there")}} {
 		e := &Encoder{Arena: a}
 		e.Begin()
@@ -189,6 +190,9 @@ func TestResponseRoundTrip(t *testing.T) {
 		if rec.Final() != want.Final || len(got.Outputs) != len(want.Outputs) ||
 			rec.Empty() != want.Empty {
 			t.Errorf("flags %d, %d outputs; want %+v", rec.flags, len(got.Outputs), want)
+		}
+		if (rec.Report == nil) != (want.Report == nil) || want.Report != nil && *rec.Report != *want.Report {
+			t.Errorf("report %+v, want %+v", rec.Report, want.Report)
 		}
 		if want.Err != nil && (got.Err.Error() != want.Err.Error() ||
 			status.CodeOf(got.Err) != status.CodeOf(want.Err)) {
@@ -302,6 +306,12 @@ func FuzzFrames(f *testing.F) {
 		for b := body; len(b) > 0; {
 			var err error
 			if _, b, err = ParseMetric(b); err != nil {
+				break
+			}
+		}
+		for b := body; len(b) > 0; {
+			var err error
+			if _, b, err = ParseReport(b); err != nil {
 				break
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"math"
+
+	"nereid/engine/infer"
 )
 
 // Hello is what a process says when it starts.
@@ -86,4 +88,28 @@ func ParseMetric(b []byte) (Metric, []byte, error) {
 		Metric: binary.LittleEndian.Uint64(b), Op: binary.LittleEndian.Uint32(b[8:]),
 		Value: math.Float64frombits(binary.LittleEndian.Uint64(b[16:])),
 	}, b[24:], nil
+}
+
+// reportSize is the size of a report in bytes.
+const reportSize = 48
+
+// AppendReport appends a report.
+func AppendReport(b []byte, p *infer.Report) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.Kind))
+	b = binary.LittleEndian.AppendUint64(b, p.N)
+	for _, t := range []infer.Stamp{p.Began, p.Input, p.Output, p.Ended} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(t))
+	}
+	return b
+}
+
+// ParseReport returns the next report in b, and the rest of b.
+func ParseReport(b []byte) (p infer.Report, rest []byte, err error) {
+	if len(b) < reportSize {
+		return p, nil, errFrame
+	}
+	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	p = infer.Report{Kind: infer.ReportKind(min(at(0), math.MaxUint32)), N: at(1), Began: infer.Stamp(at(2)),
+		Input: infer.Stamp(at(3)), Output: infer.Stamp(at(4)), Ended: infer.Stamp(at(5))}
+	return p, b[reportSize:], nil
 }

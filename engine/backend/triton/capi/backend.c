@@ -220,17 +220,6 @@ error TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *i, void *
   return NULL;
 }
 
-// The server counts and times requests and executions itself, and takes nothing from these reports.
-error TRITONBACKEND_ModelInstanceReportStatistics(TRITONBACKEND_ModelInstance *i, TRITONBACKEND_Request *q, bool ok,
-    uint64_t exec_start, uint64_t compute_start, uint64_t compute_end, uint64_t exec_end) {
-  return NULL;
-}
-
-error TRITONBACKEND_ModelInstanceReportBatchStatistics(TRITONBACKEND_ModelInstance *i, uint64_t size,
-    uint64_t exec_start, uint64_t compute_start, uint64_t compute_end, uint64_t exec_end) {
-  return NULL;
-}
-
 error TRITONSERVER_LogMessage(int level, const char *file, int line, const char *text) {
   host_log(level, file, line, text);
   return NULL;

@@ -105,8 +105,28 @@ struct TRITONBACKEND_Input {
 // An entry of the queue to Go. It is the first member of what it tells of.
 typedef struct event {
   struct event *next;
-  enum { EVENT_RESPONSE, EVENT_RELEASE } kind;
+  enum { EVENT_RESPONSE, EVENT_RELEASE, EVENT_REPORT } kind;
 } event;
+
+// What a report is about. Go has the same numbers (infer.ReportKind).
+enum report_kind {
+  REPORT_SUCCEEDED,
+  REPORT_FAILED,
+  REPORT_EXECUTED,
+  REPORT_RESPONSE,
+  REPORT_RESPONSE_EMPTY,
+  REPORT_RESPONSE_FAILED,
+  REPORT_RESPONSE_CANCELLED
+};
+
+// What a backend reports of a request, an execution or a response.
+typedef struct {
+  event reported;
+  enum report_kind what;
+  uint64_t handle;  // of the request
+  uint64_t n;       // the batch size, or the place of the response in its stream
+  uint64_t times[4];
+} report;
 
 // The trace of a request.
 struct TRITONSERVER_InferenceTrace {
@@ -146,6 +166,7 @@ struct TRITONBACKEND_Request {
   const char **outputs;
   TRITONBACKEND_State **states;  // which the backend has made; they are freed with the request
   uint32_t input_count, output_count, parameter_count, state_count;
+  _Atomic uint64_t reported;  // responses
 };
 
 // A state that follows the request in its sequence.

@@ -231,7 +231,8 @@ func takeOutput(o *C.TRITONBACKEND_Output) ([]byte, *tensor.Buffer) {
 type Event struct {
 	Handle     uint64
 	Response   *Response
-	Reschedule bool // the request was released to be executed again
+	Report     *infer.Report // of the request, an execution or a response; nil: it is another event
+	Reschedule bool          // the request was released to be executed again
 }
 
 // Response is a response that a backend has sent, or only flags.
@@ -250,6 +251,12 @@ func Events(each func(Event)) {
 			q := (*C.TRITONBACKEND_Request)(unsafe.Pointer(e)) // it is the first member
 			each(Event{Handle: uint64(q.handle), Reschedule: q.release_flags&C.RELEASE_RESCHEDULE != 0})
 			C.release_request(q)
+		} else if e.kind == C.EVENT_REPORT {
+			p := (*C.report)(unsafe.Pointer(e))
+			each(Event{Handle: uint64(p.handle), Report: &infer.Report{Kind: infer.ReportKind(p.what), N: uint64(p.n),
+				Began: infer.Stamp(p.times[0]), Input: infer.Stamp(p.times[1]), Output: infer.Stamp(p.times[2]),
+				Ended: infer.Stamp(p.times[3])}})
+			C.free(unsafe.Pointer(p))
 		} else {
 			r := (*C.TRITONBACKEND_Response)(unsafe.Pointer(e))
 			p := &Response{c: r, Final: r.flags&C.RESPONSE_FINAL != 0, Empty: bool(r.empty)}
