@@ -154,7 +154,7 @@ func (w *Worker) encode(ex *execution) ([]byte, error) {
 			return nil, err
 		}
 	}
-	flags := uint16(0)
+	flags := uint16(frames.LevelsOf(w.log)) << frames.LevelShift
 	if ex.series != nil {
 		flags = frames.FlagSeries
 	}

@@ -44,6 +44,12 @@ func (p *Peer) Log(level slog.Level, file string, line int, text string) {
 	_ = p.s.sendBytes(frames.KindLog, 0, body) // without a connection the process ends
 }
 
+// Levels returns the levels that the server's log takes, as the last execution said. SetLevels is for before the first.
+func (p *Peer) Levels() frames.Levels { return frames.Levels(p.s.levels.Load()) }
+
+// SetLevels sets what Levels returns.
+func (p *Peer) SetLevels(l frames.Levels) { p.s.levels.Store(uint32(l)) }
+
 // Call asks the server for something; see Caller.Call. args has the members beside "op". The reply is decoded into
 // into, unless that is nil. Errors: the reply's, ctx's.
 func (p *Peer) Call(ctx context.Context, op string, args map[string]any, into any) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nereid/engine/infer"
@@ -77,7 +78,8 @@ type server struct {
 	ticking bool
 	idle    bool // nothing began since the last tick
 
-	asked questions // what this process asks the server
+	asked  questions     // what this process asks the server
+	levels atomic.Uint32 // the frames.Levels of the server's log, as far as is known
 }
 
 // answer is a request and a response to it. nil: there is none yet.
@@ -184,6 +186,7 @@ func (s *server) handle(ctx context.Context, packet []byte) (last bool, err erro
 	case frames.KindCall:
 		return s.call(ctx, h.ID, body)
 	case frames.KindExecute:
+		s.levels.Store(uint32(h.Flags >> frames.LevelShift))
 		return false, s.execute(ctx, h.ID, body)
 	}
 	return false, status.Errorf(status.Internal,

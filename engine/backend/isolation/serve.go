@@ -108,7 +108,7 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 		return nil, err
 	case "is_ready":
 		return map[string]bool{"ready": h.inst != nil}, ready(ctx, h.model)
-	case "finalize", "log_level", "trim":
+	case "finalize", "trim":
 		return nil, nil
 	}
 	return nil, status.Errorf(status.Unsupported, "this worker does not know the call %q", op)

@@ -50,7 +50,10 @@ func newInside(options json.RawMessage) (*inside, error) {
 }
 
 // UsePeer implements isolation.PeerUser.
-func (in *inside) UsePeer(p *worker.Peer) { in.peer, in.requests.report = p, p.Report }
+func (in *inside) UsePeer(p *worker.Peer) {
+	in.peer, in.requests.report = p, p.Report
+	p.SetLevels(in.o.Levels)
+}
 
 // Name returns the backend's name.
 func (in *inside) Name() string { return in.o.Name }
@@ -180,7 +183,7 @@ func (in *inside) Log(level slog.Level, file string, line int, text string) {
 }
 
 // Logs implements capi.Host.
-func (in *inside) Logs(level slog.Level) bool { return level >= slog.LevelInfo || in.o.Verbose }
+func (in *inside) Logs(level slog.Level) bool { return in.peer.Levels().Has(level) }
 
 // model is the model of the process.
 type model struct {

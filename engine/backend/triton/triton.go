@@ -16,6 +16,7 @@ import (
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
+	"nereid/engine/worker/frames"
 	"nereid/engine/worker/process"
 )
 
@@ -77,7 +78,7 @@ func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
 type processOptions struct {
 	Name, Library string
 	Settings      map[string]string
-	Verbose       bool // the server logs verbose lines
+	Levels        frames.Levels // of the server's log, when the process starts
 }
 
 // processes returns how the processes of a model are started.
@@ -104,7 +105,7 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		Metrics: b.o.Metrics,
 		Backend: func(affinity.Policy) any {
 			now := own
-			now.Verbose = s.Log.Enabled(context.Background(), slog.LevelDebug)
+			now.Levels = frames.LevelsOf(s.Log)
 			return now
 		},
 	}, nil

@@ -34,6 +34,8 @@ const (
 	flagArena  = 1 // the body lies in an arena
 	FlagDone   = 2 // RESPONSES: the execution is over
 	FlagSeries = 4 // EXECUTE: the requests are executed one after the other
+	// LevelShift is where the flags of an EXECUTE have the Levels of the server's log.
+	LevelShift = 4
 )
 
 const (

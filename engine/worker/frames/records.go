@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"context"
 	"encoding/binary"
 	"log/slog"
 	"math"
@@ -26,6 +27,29 @@ type Log struct {
 }
 
 var levels = [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
+
+// Levels are the levels that a log takes: a bit for each of verbose, info, warning and error.
+type Levels uint16
+
+// LevelsOf returns the levels that a log takes now.
+func LevelsOf(log *slog.Logger) (l Levels) {
+	for i, level := range levels {
+		if log.Enabled(context.Background(), level) {
+			l |= 1 << i
+		}
+	}
+	return l
+}
+
+// Has reports whether the log takes lines of a level.
+func (l Levels) Has(level slog.Level) bool {
+	for i := len(levels) - 1; i >= 0; i-- {
+		if level >= levels[i] || i == 0 {
+			return l>>i&1 != 0
+		}
+	}
+	return false // never
+}
 
 // ParseLog reads the body of a LOG frame.
 func ParseLog(body []byte) (Log, error) {

@@ -15,7 +15,7 @@ import traceback
 (
     CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO, BLS_WAIT,
 ) = range(1, 12)  # fmt: skip
-IN_ARENA, DONE, IN_SERIES = 1, 2, 4
+IN_ARENA, DONE, IN_SERIES, VERBOSE = 1, 2, 4, 16
 SERIES = 1 << 16  # the kind in this module of an EXECUTE with the flag SERIES
 MAX_PACKET = 65536
 _HEADER = struct.Struct("<HHIQ")
@@ -57,6 +57,7 @@ class Channel:
         self.commands = collections.deque()  # (kind, id, body) for the main thread
         self._answers = {}  # (kind, id) -> what takes the body
         self._last = 0
+        self.verbose = 0  # the server's log takes verbose lines, as the last execution said
         os.register_at_fork(after_in_child=sock.close)  # of the forked process; the other keeps its own
 
     def number(self):
@@ -142,8 +143,10 @@ class Channel:
             die("a frame says that its body has %d bytes and it has %d" % (size, len(body)))
         if flags & IN_ARENA:
             body = self._down.read(*_ARENA_BODY.unpack(body))
-        if flags & IN_SERIES and kind == EXECUTE:
-            kind = SERIES
+        if kind == EXECUTE:
+            self.verbose = flags & VERBOSE
+            if flags & IN_SERIES:
+                kind = SERIES
         return kind, number, body
 
     def _dispatch(self, kind, number, body):

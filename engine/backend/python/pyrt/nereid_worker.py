@@ -105,7 +105,7 @@ class Runtime:
         self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
         self._senders = threading.Lock()
         self._later = collections.deque()
-        self.model_dir, self.decoupled, self.verbose = "", False, 0
+        self.model_dir, self.decoupled = "", False
         self.said = ""  # what precedes the text of an error of the server, as in the original
         self.serving = False
         self.held = series.Held(self._codec, up, self._send_held, self._send_alone)
@@ -172,7 +172,7 @@ class Runtime:
         return self.ask("Failed to check model readiness: ", call)["ready"]
 
     def log(self, level, text, file, line):
-        if level == pb.LogLevel.VERBOSE and not self.verbose:
+        if level == pb.LogLevel.VERBOSE and not self._wire.verbose:
             return
         if channel.forked:
             sys.stderr.write(text + "\n")  # which the server logs too
@@ -454,7 +454,7 @@ class Worker:
         self._name = call["args"]["model_name"]
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
-        runtime.verbose = call.get("log_level", 0)
+        self._wire.verbose = call.get("log_level", 0)
         instance = call["args"]["model_instance_name"]
         runtime.failed = "Failed to process the request(s) for model '%s', message: " % instance
         runtime.said = "Failed to process the request for model '%s', message: " % instance
@@ -488,10 +488,6 @@ class Worker:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._model is not None and hasattr(self._model, "finalize"):
             self._model.finalize()
-        return {}
-
-    def _op_log_level(self, call):
-        self._runtime.verbose = call["verbose"]
         return {}
 
     def _op_trim(self, call):
