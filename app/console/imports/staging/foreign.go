@@ -2,6 +2,7 @@ package staging
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -134,10 +135,24 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 		delete(m.Flavors, "python_function")
 		names := slices.Sorted(maps.Keys(m.Flavors))
 		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; make an ONNX model of "+
-			"its file with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it",
-			list(names))
+			"its %s with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it",
+			list(names), cmp.Or(list(t.filesOf(m.Flavors)), "file"))
 	}
 	return f, t.hasModel(f.model, "the MLflow model", "log it again with mlflow.onnx.log_model")
+}
+
+// filesOf returns the files of an MLflow model that its flavours name, themselves or by their folder.
+func (t *tree) filesOf(flavors map[string]map[string]any) (files []string) {
+	for _, f := range t.files {
+		for _, fields := range flavors {
+			for _, v := range fields {
+				if name, ok := v.(string); ok && (f == name || path.Dir(f) == name) && !slices.Contains(files, f) {
+					files = append(files, f)
+				}
+			}
+		}
+	}
+	return files
 }
 
 // mlServer reads the settings of a model in MLServer's layout, which KServe's storage has too.

@@ -42,7 +42,13 @@ var packages = map[string]struct {
 		"tf2model/variables/variables": "weights"},
 		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=weights"},
 	"MLflow with Python": {map[string]string{"MLmodel": "flavors:\n  sklearn:\n    pickled_model: model.pkl\n",
-		"model.pkl": "pickle"}, "log it with mlflow.onnx.log_model"},
+		"model.pkl": "pickle", "conda.yaml": ""},
+		"make an ONNX model of its model.pkl with nereid convert, log it with mlflow.onnx.log_model"},
+	"MLflow with PyTorch": {map[string]string{
+		"MLmodel":        "flavors:\n  pytorch:\n    model_data: data\n  python_function:\n    data: data\n",
+		"data/model.pth": "pickle"}, "of its data/model.pth with nereid convert"},
+	"MLflow without a file": {map[string]string{"MLmodel": "flavors:\n  python_function: {}\n"},
+		"make an ONNX model of its file with nereid convert"},
 	"BentoML with ONNX": {map[string]string{
 		"model.yaml":       "name: iris\nversion: abc\nmodule: bentoml.onnx\napi_version: v2\n",
 		"saved_model.onnx": "graph", "custom_objects.pkl": "code"}, "iris: 1/model.onnx=graph"},
