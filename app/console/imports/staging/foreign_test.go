@@ -194,9 +194,11 @@ func FuzzManifests(f *testing.F) {
 	f.Add([]byte("flavors:\n  onnx:\n    data: a/net.onnx\nnames: {0: a}\n"))
 	f.Add([]byte(`{"name":"iris","parameters":{"uri":"./a/net.onnx"},"id2label":{"0":"x"}}`))
 	f.Add([]byte("name: ../iris\nmodule: bentoml.onnx\n"))
+	f.Add([]byte("model_navigator_version: 1\nmodels_status: {a: {model_config: {format: onnx, path: a/net.onnx}}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		classNames(b)
-		for _, read := range []func(*tree, []byte) (*foreign, error){torchServe, mlflow, mlServer, bentoModel} {
+		for _, read := range []func(*tree, []byte) (*foreign, error){torchServe, mlflow, mlServer, bentoModel,
+			navigator} {
 			files := &tree{files: []string{"a/net.onnx", "a/data", "net.py", "a.pb/saved_model.pb", "saved_model.onnx"}}
 			found, err := read(files, b)
 			if err != nil || found == nil {
