@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from harness import BINARY, PYTHON_FIRST, REFERENCE, ROOT
+from test_triton_backends import library
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the tests are of our library")
 
@@ -174,14 +175,16 @@ def test_D078_options_control_and_two_servers(tmp_path):
     shutil.copytree(ROOT / "models-sample/builtin_identity", models / "builtin_identity")
     log = tmp_path / "log"
     printed = run(tmp_path / "options", models, log, ASAN_OPTIONS="detect_leaks=1").splitlines()
-    assert printed[0].startswith("cache: the configuration of a cache must be a JSON object")
+    assert printed[0].startswith("cache: 3 Invalid argument: the configuration of a cache must be a JSON object")
     assert printed[1:6] == [
-        "device: a limit of memory for loads is supported for GPUs only", "start: failed to load all models",
-        "second: not ready", "metrics: metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics",
-        "unregister: failed to unregister '/absent', repository not found"]
+        "device: 5 Unsupported: a limit of memory for loads is supported for GPUs only",
+        "start: 1 Internal: failed to load all models",
+        "second: not ready",
+        "metrics: 5 Unsupported: metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics",
+        "unregister: 2 Not found: failed to unregister '/absent', repository not found"]
     assert printed[6] == "mine: ready"
     assert '"shape":[-1,1]' in printed[7], "the configuration of the load request counts"
-    assert printed[8:] == ["stopped: the server is stopping"]
+    assert printed[8:] == ["stopped: 4 Unavailable: the server is stopping"]
     said = log.read_text()
     assert "all options" in said, "the log is in its file"
     page = (ROOT / "docs/embed.md").read_text()
@@ -231,22 +234,22 @@ def test_D078_options_do_not_depend_on_the_locale(checks):
 def test_D078_null_pointers_are_refused(checks):
     lines = [text for text in checks[0].splitlines() if text.startswith("null ")]
     assert len(lines) == 26
-    assert all(": Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
+    assert all(": 3 Invalid argument: the " in text and text.endswith("NULL") for text in lines), lines
 
 
 def test_D078_a_request_for_an_unknown_model_is_not_made(checks):
     assert line(checks[0], "unknown model") == (
-        "unknown model: Not found: Request for unknown model: 'absent' is not found")
+        "unknown model: 2 Not found: Request for unknown model: 'absent' is not found")
     assert line(checks[0], "unknown version") == (
-        "unknown version: Not found: Request for unknown model: 'builtin_identity' version 7 is not found")
+        "unknown version: 2 Not found: Request for unknown model: 'builtin_identity' version 7 is not found")
 
 
 def test_D078_inputs_that_do_not_fit_are_refused(checks):
-    assert line(checks[0], "type 258") == "type 258: Invalid argument: input 'a' has no data type 258"
-    assert line(checks[0], "type 0") == "type 0: Invalid argument: input 'a' has no data type 0"
-    assert line(checks[0], "dims").startswith("dims: Invalid argument: input 'a' has 18446744073709551615 dim")
-    assert line(checks[0], "no data") == "no data: Invalid argument: the data of the input is NULL"
-    assert line(checks[0], "bytes").startswith("bytes: Invalid argument: input 'a' has more than ")
+    assert line(checks[0], "type 258") == "type 258: 3 Invalid argument: input 'a' has no data type 258"
+    assert line(checks[0], "type 0") == "type 0: 3 Invalid argument: input 'a' has no data type 0"
+    assert line(checks[0], "dims").startswith("dims: 3 Invalid argument: input 'a' has 18446744073709551615 dim")
+    assert line(checks[0], "no data") == "no data: 3 Invalid argument: the data of the input is NULL"
+    assert line(checks[0], "bytes").startswith("bytes: 3 Invalid argument: input 'a' has more than ")
 
 
 def test_D078_the_log_options_hold_for_the_program(checks):
@@ -317,6 +320,8 @@ def traces(tmp_path_factory):
                 r.get_response_sender().send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", values)]))
             r.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """)
+    write_model(models / "busy", 'backend: "busy_test"')
+    library("busy_test", models / "busy/1")
     printed = run(folder / "traces", models, ASAN_OPTIONS="detect_leaks=1")
     assert printed.endswith("done\n"), printed
     return printed
@@ -374,8 +379,12 @@ def test_D078_each_response_of_a_decoupled_model_is_in_the_trace(traces):
 
 def test_D078_the_trace_of_a_request_that_fails_is_released_once(traces):
     assert part(traces, "refused") == ["one -1 'mine' own: released"]
-    assert "absent input: Invalid argument: " in traces and "open 0" in traces
+    assert "absent input: 3 Invalid argument: " in traces and "open 0" in traces
     assert part(traces, "failed")[-3:] == ["fails 1 'mine' own: released", "response, final", "Internal"]
+
+
+def test_D078_a_backend_that_does_not_stop_is_in_the_trace_1024_times(traces):
+    assert "1024 activities" in part(traces, "busy, level 4")
 
 
 def test_D078_a_program_reports_its_own_activities(traces):
@@ -386,7 +395,7 @@ def test_D078_a_program_reports_its_own_activities(traces):
         'context {"traceparent": "00-1-2-01"}', "child of own 1, of another number 1"]
     for what, why in (("no release", "function that releases the trace"), ("no place", "place for the trace"),
                       ("no trace", "trace")):
-        assert line(traces, what) == "%s: Invalid argument: the %s is NULL" % (what, why)
+        assert line(traces, what) == "%s: 3 Invalid argument: the %s is NULL" % (what, why)
 
 
 def test_D078_an_allocator_is_asked_and_told_where_outputs_are(traces):
@@ -396,14 +405,14 @@ def test_D078_an_allocator_is_asked_and_told_where_outputs_are(traces):
 
 def test_D078_labels_of_outputs(traces):
     assert part(traces, "labels") == ["cat", "dog", "none", "bird", "none"]
-    assert line(traces, "no output") == "no output: Invalid argument: there is no response output 1"
+    assert line(traces, "no output") == "no output: 3 Invalid argument: there is no response output 1"
 
 
 def test_D078_a_raw_input_gets_its_shape_from_the_model(traces):
     assert line(traces, "raw") == "raw: OUTPUT0 FP32 [1,4] 9, label none"
-    assert line(traces, "another input").startswith("another input: Invalid argument: raw input 'IN2' can't be added")
+    assert line(traces, "another input").startswith("another input: 3 Invalid argument: raw input 'IN2' can't be added")
 
 
 def test_D078_polling_and_the_exit_timeout(traces):
-    assert line(traces, "poll") == "poll: Unavailable: polling is disabled"
-    assert line(traces, "no server").startswith("no server: Invalid argument: ")
+    assert line(traces, "poll") == "poll: 4 Unavailable: polling is disabled"
+    assert line(traces, "no server").startswith("no server: 3 Invalid argument: ")

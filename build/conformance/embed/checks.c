@@ -6,22 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <triton/core/tritonserver.h>
 
-typedef TRITONSERVER_Error error;
-
-static void must(error *e) {
-  if (e == NULL) return;
-  fprintf(stderr, "%s: %s\n", TRITONSERVER_ErrorCodeString(e), TRITONSERVER_ErrorMessage(e));
-  exit(1);
-}
-
-// refused prints the error of a call that must fail.
-static void refused(const char *what, error *e) {
-  printf("%s: %s: %s\n", what, e == NULL ? "no error" : TRITONSERVER_ErrorCodeString(e),
-      e == NULL ? "" : TRITONSERVER_ErrorMessage(e));
-  if (e != NULL) TRITONSERVER_ErrorDelete(e);
-}
+#include "must.h"
 
 static TRITONSERVER_Server *server;
 

@@ -3,20 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <triton/core/tritonserver.h>
+
+#include "must.h"
 
 #define SET(option, ...) must(TRITONSERVER_ServerOptions##option(o, __VA_ARGS__))
-
-static void must(TRITONSERVER_Error *e) {
-  if (e == NULL) return;
-  fprintf(stderr, "%s: %s\n", TRITONSERVER_ErrorCodeString(e), TRITONSERVER_ErrorMessage(e));
-  exit(1);
-}
-
-static void refused(const char *what, TRITONSERVER_Error *e) {
-  printf("%s: %s\n", what, e == NULL ? "no error" : TRITONSERVER_ErrorMessage(e));
-  TRITONSERVER_ErrorDelete(e);
-}
 
 static void print_ready(const char *what, TRITONSERVER_Server *server, const char *model) {
   bool ready;

@@ -3,29 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <triton/core/tritonserver.h>
 
-typedef TRITONSERVER_Error error;
+#include "must.h"
 
 // must ends the program when a call fails.
-static void must(error *e) {
-  if (e == NULL) return;
-  fprintf(stderr, "%s: %s\n", TRITONSERVER_ErrorCodeString(e), TRITONSERVER_ErrorMessage(e));
-  TRITONSERVER_ErrorDelete(e);
-  exit(1);
-}
-
-// refused prints the error of a call that must fail.
-static void refused(const char *what, error *e) {
-  if (e == NULL) {
-    fprintf(stderr, "%s: no error\n", what);
-    exit(1);
-  }
-  printf("%s: %d %s: %s\n", what, TRITONSERVER_ErrorCode(e), TRITONSERVER_ErrorCodeString(e),
-      TRITONSERVER_ErrorMessage(e));
-  TRITONSERVER_ErrorDelete(e);
-}
-
 // What the functions of a request share with the thread that waits for it.
 typedef struct {
   pthread_mutex_t lock;

@@ -5,22 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <triton/core/tritonserver.h>
 
-typedef TRITONSERVER_Error error;
+#include "must.h"
+
 typedef TRITONSERVER_InferenceTrace trace;
-
-static void must(error *e) {
-  if (e == NULL) return;
-  fprintf(stderr, "%s: %s\n", TRITONSERVER_ErrorCodeString(e), TRITONSERVER_ErrorMessage(e));
-  exit(1);
-}
-
-static void refused(const char *what, error *e) {
-  printf("%s: %s: %s\n", what, e == NULL ? "no error" : TRITONSERVER_ErrorCodeString(e),
-      e == NULL ? "" : TRITONSERVER_ErrorMessage(e));
-  if (e != NULL) TRITONSERVER_ErrorDelete(e);
-}
 
 static uint64_t now(void) {
   struct timespec t;
@@ -39,6 +27,8 @@ static struct {
   int open;           // traces that are not released
   uint64_t from, to;  // when the request was sent, and the last activity of the sender's own trace
   uint64_t own;       // its number
+  bool counts;        // custom activities are counted and not printed
+  int custom;
 } state = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
 
 // whose prints which trace something is of.
@@ -61,6 +51,11 @@ static void activity(trace *t, TRITONSERVER_InferenceTraceActivity a, uint64_t t
   must(TRITONSERVER_InferenceTraceId(t, &id));
   must(TRITONSERVER_InferenceTraceContext(t, &context));
   pthread_mutex_lock(&state.lock);
+  if (state.counts && a == TRITONSERVER_TRACE_CUSTOM_ACTIVITY) {
+    state.custom++;
+    pthread_mutex_unlock(&state.lock);
+    return;
+  }
   whose(t);
   printf("%s%s", TRITONSERVER_InferenceTraceActivityString(a), userp == &state ? "" : " without its userp");
   if (time < state.from || time > now()) printf(" at a wrong time");
@@ -297,6 +292,10 @@ int main(int argc, char **argv) {
   error *e = send(q, new_trace(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0), 0);
   printf("  %s\n", e == NULL ? "no error" : TRITONSERVER_ErrorCodeString(e));
   forget(q);
+  state.counts = true;
+  follow("busy", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0);
+  state.counts = false;
+  printf("  %d activities\n", state.custom);
   own();
   others();
 

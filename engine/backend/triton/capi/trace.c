@@ -34,10 +34,10 @@ trace *nt_new_trace(const trace *like, uint64_t parent) {
 }
 
 void nt_name_trace(trace *t, const char *model, int64_t version, const char *id) {
-  free(t->model);
-  free(t->id);
-  t->model = copy_text(model);
-  t->id = copy_text(id);
+  if (t->model == NULL) {  // otherwise the program may have the texts already
+    t->model = copy_text(model);
+    t->id = copy_text(id);
+  }
   t->version = version;
 }
 

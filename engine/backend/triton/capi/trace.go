@@ -30,6 +30,7 @@ type followed struct {
 	number uint64                         // 0: c is nil
 	begun  bool
 	ended  bool // c may be the program's
+	custom int  // activities of a backend
 
 	// These are the root's.
 	mu      sync.Mutex
@@ -50,6 +51,9 @@ type traceEvent struct {
 }
 
 const traceReleased = -1
+
+// maxActivities is the number of activities of a backend in a trace. Others are dropped, as in the server's own traces.
+const maxActivities = 1024
 
 // activities are in the order of their numbers.
 var activities = []string{
@@ -76,7 +80,7 @@ func traceOf(t *C.TRITONSERVER_InferenceTrace, r *infer.Request) infer.Trace {
 	return f
 }
 
-// name tells the program's trace which request it is of.
+// name tells the program's trace which request it is of. A second call changes only the version.
 func (f *followed) name(r *infer.Request) {
 	version := r.Version
 	if r.Served != nil {
@@ -180,7 +184,8 @@ func (f *followed) Child() infer.Trace { return &followed{root: f.root, parent: 
 func (f *followed) Activity(name string, at infer.Stamp) {
 	f.root.mu.Lock()
 	defer f.root.mu.Unlock()
-	if f.c != nil && !f.ended {
+	if f.c != nil && !f.ended && f.custom < maxActivities {
+		f.custom++
 		f.root.events = append(f.root.events,
 			traceEvent{of: f.c, activity: C.ACTIVITY_CUSTOM, at: monotonic(at), name: strings.Clone(name)})
 	}
