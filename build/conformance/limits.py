@@ -55,13 +55,17 @@ def memory_group(limit):
 
 @contextlib.contextmanager
 def small_disk(folder, size):
-    """Mounts a file system of that many bytes, which only root may do."""
+    """Mounts a file system of that many bytes, which only root may do. It is unmounted also if this process is killed:
+    then a shell reads the end of its input, and does it."""
     folder.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "none", folder], check=True, timeout=60)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True, timeout=60)
+    with subprocess.Popen(["sh", "-c", 'cat >/dev/null; umount -l "$1"', "sh", folder], stdin=subprocess.PIPE,
+                          start_new_session=True) as shell:
+        try:
+            yield folder
+        finally:
+            shell.stdin.close()
+            assert shell.wait(60) == 0, f"{folder} is not unmounted"
 
 
 def fill(folder):

@@ -191,6 +191,31 @@ def test_H021_verbose_messages(tuned):
         until(lambda: "gRPC connection closed for a fault of its client" in tuned.log(), 60, "no message", tuned.log)
 
 
+SAYS = models.PYTHON_HEAD + """    def execute(self, requests):
+        pb.Logger.log_verbose("said in execute")
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+
+    def finalize(self):
+        pb.Logger.log_verbose("said in finalize")
+"""
+
+
+def test_verbose_lines_of_python_models_follow_the_level(tmp_path):
+    repo = tmp_path / "models"
+    io = models.tensors("input", [("INPUT0", "FP32", [1])]) + models.tensors("output", [("OUTPUT0", "FP32", [1])])
+    models.write(repo / "says/config.pbtxt", 'backend: "python"\n' + io)
+    models.write(repo / "says/1/model.py", SAYS)
+    with Server(repo, tmp_path, "--log-verbose=0", "--model-control-mode=explicit", "--load-model=says") as s:
+        for level in (0, 1, 1, 0, 1):
+            assert s.post("/v2/logging", {"log_verbose_level": level}).status == 200
+            assert s.post("/v2/models/says/infer", {"inputs": [
+                {"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).status == 200
+        assert s.post("/v2/repository/models/says/unload").status == 200
+        until(lambda: "said in finalize" in s.log(), 60, "no line of finalize", s.log)
+        assert s.log().count("said in execute") == 3
+
+
 def test_H025_log_format(tuned):
     assert re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", tuned.log(), re.M)
 

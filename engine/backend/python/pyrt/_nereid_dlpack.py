@@ -59,9 +59,9 @@ _capsule_get = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_obje
 _capsule_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 
 
-def export(array, bf16):
-    """Returns a capsule on the array's memory, which lives as long as the capsule or its consumer. bf16: the array's
-    16-bit elements are bfloat16."""
+def export(array, bf16, owner):
+    """Returns a capsule on the array's memory. The array and owner live as long as the capsule or its consumer. bf16:
+    the array's 16-bit elements are bfloat16."""
     if not hasattr(np.ndarray, "__dlpack__"):
         raise Refused("DLPack needs numpy 1.22 or newer; this is %s" % np.__version__)
     if not array.flags.c_contiguous:
@@ -71,7 +71,7 @@ def export(array, bf16):
     # or bfloat16. So it gets the memory as writable, and the elements as numbers of the same size.
     memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
     strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
-    memory.owner = array, strides
+    memory.owner = array, strides, owner
     capsule = np.ndarray(array.shape, "u1" if array.dtype.kind == "b" else array.dtype, memory).__dlpack__()
     tensor = _Managed.from_address(_capsule_get(capsule, _FRESH)).tensor
     tensor.dtype.code = _BFLOAT if bf16 else _CODES[array.dtype.kind]

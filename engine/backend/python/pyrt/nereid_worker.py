@@ -455,9 +455,9 @@ class Worker:
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
         self._wire.verbose = call.get("log_level", 0)
-        instance = call["args"]["model_instance_name"]
-        runtime.failed = "Failed to process the request(s) for model '%s', message: " % instance
-        runtime.said = "Failed to process the request for model '%s', message: " % instance
+        self._instance = call["args"]["model_instance_name"]
+        runtime.failed = "Failed to process the request(s) for model '%s', message: " % self._instance
+        runtime.said = "Failed to process the request for model '%s', message: " % self._instance
         self._outputs = call["outputs"]
         self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
         self._import(call["model_path"], call["args"]["model_version"], call.get("platform", ""))
@@ -587,7 +587,8 @@ class Worker:
             returned = [None] * len(requests)
         elif self._runtime.decoupled:
             raise Failure(
-                "Python model '%s' is using the decoupled mode and the execute function must return None." % self._name
+                "Python model '%s' is using the decoupled mode and the execute function must return None."
+                % self._instance
             )
         if not isinstance(returned, list):
             raise Failure("Expected a list in the execute return, found type '%s'." % type(returned))

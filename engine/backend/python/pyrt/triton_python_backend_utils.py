@@ -398,7 +398,7 @@ class Tensor:
         if self._code == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         try:
-            return _dlpack.export(self._numpy(), bool(self._code == _BF16))
+            return _dlpack.export(self._numpy(), bool(self._code == _BF16), self)
         except _dlpack.Refused as refused:
             raise TritonModelException(str(refused)) from None
 

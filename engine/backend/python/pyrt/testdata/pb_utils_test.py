@@ -219,8 +219,16 @@ class DLPack(unittest.TestCase):
         gc.collect()
         self.assertEqual(sys.getrefcount(array), before)
 
+    def test_a_capsule_keeps_its_tensor(self):
+        tensor = pb.Tensor("A", np.arange(3, dtype=np.float32))
+        before = sys.getrefcount(tensor)
+        capsule = tensor.to_dlpack()
+        self.assertEqual(sys.getrefcount(tensor), before + 1)
+        del capsule
+        self.assertEqual(sys.getrefcount(tensor), before)
+
     def test_bfloat16(self):
-        capsule = _nereid_dlpack.export(np.array([0x3F80, 0x4000], dtype=np.uint16), True)
+        capsule = _nereid_dlpack.export(np.array([0x3F80, 0x4000], dtype=np.uint16), True, None)
         tensor = pb.Tensor.from_dlpack("B", capsule)
         self.assertEqual((tensor.triton_dtype(), tensor.shape()), (14, [2]))
         with self.assertRaises(pb.TritonModelException) as caught:
