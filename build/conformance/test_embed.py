@@ -181,7 +181,7 @@ def test_D078_options_control_and_two_servers(tmp_path):
         "start: 1 Internal: failed to load all models",
         "second: not ready",
         "metrics: 5 Unsupported: metrics are disabled: see TRITONSERVER_ServerOptionsSetMetrics",
-        "unregister: 2 Not found: failed to unregister '/absent', repository not found"]
+        "unregister: 3 Invalid argument: failed to unregister '/absent', repository not found"]
     assert printed[6] == "mine: ready"
     assert '"shape":[-1,1]' in printed[7], "the configuration of the load request counts"
     assert printed[8:] == ["stopped: 4 Unavailable: the server is stopping"]

@@ -95,6 +95,7 @@ Error *TRITONREPOAGENT_ModelAction(Agent *a, AgentModel *m, int action) {
   snprintf(version, sizeof version, "%s/1", to);
   if (e == NULL && mkdir(version, 0700) != 0) e = TRITONSERVER_ErrorNew(INTERNAL, version);
   if (e == NULL) e = convert(from, "config.pbtxt", to, "config.pbtxt", 0);
-  if (e == NULL) e = convert(from, "1/model.hidden", to, "1/model.onnx", atoi(parameter(a, m, "key")));
+  const char *key = parameter(a, m, "key");
+  if (e == NULL) e = convert(from, "1/model.hidden", to, "1/model.onnx", key == NULL ? 0 : atoi(key));
   return e == NULL ? TRITONREPOAGENT_ModelRepositoryUpdate(a, m, type, to) : e;
 }
