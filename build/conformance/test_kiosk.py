@@ -1,7 +1,9 @@
 """The public page (--kiosk): visitors may try the models that are shown, and nothing else."""
 
+import concurrent.futures
 import contextlib
 import gzip
+import http.client
 import json
 import pathlib
 import socket
@@ -12,6 +14,7 @@ import tritonclient.http as triton
 import tritonclient.utils.shared_memory as shm
 
 from harness import REFERENCE, ROOT, Server, until
+from models import write_builtin
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="Triton has no page")
 
@@ -128,6 +131,45 @@ def test_H17_slow_visitors_keep_nobody_from_the_models(server):
             stack.enter_context(socket.create_connection(address, 30)).sendall(head)
         for _ in range(30):
             assert visit(server, "POST", "/api/infer/identity_fp32", VALUES).status == 200
+
+
+WAITS = """
+import os, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        while not os.path.exists("%s"):
+            time.sleep(.01)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
+                for r in requests]
+"""
+
+
+def visit_from(s, host, model):
+    """Sends a request from an address of its own, and returns the answer's status."""
+    connection = http.client.HTTPConnection(s.kiosk.removeprefix("http://"), timeout=60, source_address=(host, 0))
+    with contextlib.closing(connection):
+        connection.request("POST", f"/api/infer/{model}", json.dumps(VALUES), {"X-Nereid": "1"})
+        return connection.getresponse().status
+
+
+def test_H17_one_visitor_leaves_half_to_the_others(tmp_path):
+    repo, go = tmp_path / "models", tmp_path / "go"
+    write_builtin(repo, "quick", "identity", "", [("INPUT0", "FP32", [1, 16])], [("OUTPUT0", "FP32", [1, 16])])
+    waits = write_builtin(repo, "waits", "python", "", [("INPUT0", "FP32", [1, 16])], [("OUTPUT0", "FP32", [1, 16])])
+    (waits / "1").mkdir(exist_ok=True)
+    (waits / "1/model.py").write_text(WAITS % go)
+    with Server(repo, tmp_path, "--kiosk", "--kiosk-port=0") as s, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        try:
+            waiting = [pool.submit(visit_from, s, "127.0.0.1", "waits") for _ in range(4)]
+            until(lambda: visit_from(s, "127.0.0.1", "quick") == 503, 30, "one address gets more than half")
+            assert visit_from(s, "127.0.0.2", "quick") == 200
+            assert not any(w.done() for w in waiting)
+        finally:
+            go.touch()
+        assert [w.result() for w in waiting] == [200] * 4
+        assert visit_from(s, "127.0.0.1", "quick") == 200
 
 
 def test_H17_a_visitor_sees_only_models_that_are_ready(tmp_path):
