@@ -1,7 +1,8 @@
 """Models of all frameworks that have packages, run by the real frameworks in one repository.
 
 `make test-frameworks` installs the frameworks and runs these tests. NEREID_FRAMEWORKS is the data folder with them.
-`make test` has only the small ones, which NEREID_FRAMEWORK_NAMES names, and runs the tests that need no others."""
+`make test` has only those that NEREID_FRAMEWORK_NAMES names, and runs the tests that need no others. It has PyTorch from
+Debian, for CPUs: NEREID_FRAMEWORK_PYTHON names the Python of that, which models of frameworks that are not in the folder use."""
 
 import json
 import os
@@ -37,12 +38,18 @@ def server(tmp_path_factory):
     for path in (work / "data", work / "data" / "runtime", work / "data" / "runtime" / "python", environments):
         path.chmod(0o700)
     maker = ROOT / "build" / "frameworks" / "make_models.py"
+    options, machine = [], os.environ.get("NEREID_FRAMEWORK_PYTHON")
     for name in NAMES:
-        os.symlink(installed / f"framework-{name}", environments / f"framework-{name}")
-        subprocess.run([installed / f"framework-{name}" / "bin" / "python", maker, name, repo], check=True)
+        own = installed / f"framework-{name}"
+        if own.exists() or machine is None:
+            os.symlink(own, environments / own.name)
+            python = own / "bin" / "python"
+        else:
+            options, python = [f"--backend-config=python,python={machine}"], machine
+        subprocess.run([python, maker, name, repo], check=True)
     subprocess.run([sys.executable, maker, "onnx", repo], check=True)
     with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", "--model-control-mode=explicit",
-                "--load-model=*", wait="live", limit=400) as s:
+                "--load-model=*", *options, wait="live", limit=400) as s:
         yield s
 
 

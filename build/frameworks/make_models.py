@@ -53,15 +53,6 @@ def pytorch(root):
     (folder / "1" / "model.py").write_text(weighted)
     torch.save({"scale": torch.ones(1)}, folder / "1" / "model.pt")
 
-    folder = write(
-        root / "add_sub_pt2", 'backend: "pytorch"\ndefault_model_filename: "model.pt2"\nmax_batch_size: 8\n' + indexed
-    )
-    batch = torch.export.Dim("batch")
-    program = torch.export.export(
-        AddSub(), (torch.zeros(2, 16), torch.zeros(2, 16)), dynamic_shapes=({0: batch}, {0: batch})
-    )
-    torch.export.save(program, str(folder / "1" / "model.pt2"))
-
     class Texts(torch.nn.Module):
         def forward(self, texts: list[str]) -> list[str]:
             return [t.upper() for t in texts]
@@ -129,15 +120,23 @@ def pytorch(root):
             if name.endswith(".py"):
                 text = text.replace(b"a: Tensor", b"a: __torch__.torch.classes.tensorrt.Engine")
             after.writestr(name, text)
-    packages(root, program)
+    if hasattr(torch, "export"):  # since 2.1
+        packages(root, AddSub(), indexed)
 
     folder = write(root / "broken_pt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed)
     (folder / "1" / "model.pt").write_bytes(b"not a model")
 
 
-def packages(root, add_sub):
-    """Writes packages of AOT Inductor, which needs a C++ compiler, and exported programs with nested tensors."""
+def packages(root, add_sub, indexed):
+    """Writes packages of AOT Inductor, which needs a C++ compiler, and exported programs, some with nested tensors."""
     import torch
+
+    batch, a, b = torch.export.Dim("batch"), torch.zeros(2, 16), torch.zeros(2, 16)
+    program = torch.export.export(add_sub, (a, b), dynamic_shapes=({0: batch}, {0: batch}))
+    folder = write(
+        root / "add_sub_pt2", 'backend: "pytorch"\ndefault_model_filename: "model.pt2"\nmax_batch_size: 8\n' + indexed
+    )
+    torch.export.save(program, str(folder / "1" / "model.pt2"))
 
     class Structured(torch.nn.Module):
         def forward(self, pair, *, factor):
@@ -177,10 +176,9 @@ def packages(root, add_sub):
     torch._inductor.config.compile_threads = 1  # compiles in this process
     folder = write(root / "structured_aoti", 'platform: "torch_aoti"\n' + paths)
     torch._inductor.aoti_compile_and_package(structured, package_path=str(folder / "1" / "model.pt2"))
-    indexed = IO.format("INPUT__0", "INPUT__1", "OUTPUT__0", "OUTPUT__1")
     folder = write(root / "add_sub_aoti",
                    'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
-    torch._inductor.aoti_compile_and_package(add_sub, package_path=str(folder / "1" / "model.pt2"))
+    torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "1" / "model.pt2"))
 
 
 def oneflow(root):

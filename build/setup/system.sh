@@ -2,6 +2,7 @@
 # system.sh GROUP...: makes sure that the Debian packages of each group are installed.
 #   test     the programs that the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
 #   desktop  the libraries of the desktop window
+#   frameworks  PyTorch for CPUs, for the Python of Debian
 #   package  the programs that make test-package starts
 #   arm64    the cross compiler and what make test-arm64 starts
 #   fleet    the programs that the tests of make test-fleet start
@@ -32,6 +33,9 @@ for group in "$@"; do
       need_library gtk+-3.0 libgtk-3-dev
       need_library webkit2gtk-4.1 libwebkit2gtk-4.1-dev
       ;;
+    frameworks)
+      [ -d /usr/lib/python3/dist-packages/torch ] || missing+=(python3-torch)
+      ;;
     package)
       need_command mmdebstrap mmdebstrap
       need_command desktop-file-validate desktop-file-utils
@@ -53,7 +57,7 @@ for group in "$@"; do
       need_command mmdebstrap mmdebstrap
       need_command crun crun
       ;;
-    *) echo "system.sh: unknown group '$group', want test, desktop, package, arm64, fleet or image" >&2; exit 2 ;;
+    *) echo "system.sh: unknown group '$group', want test, desktop, frameworks, package, arm64, fleet or image" >&2; exit 2 ;;
   esac
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
