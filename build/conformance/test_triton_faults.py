@@ -56,13 +56,15 @@ def test_D076_an_exception_while_a_model_loads_is_the_reason(server):
     assert "thrown while it initializes" in server.index()["throws_at_once", "1"][1]
 
 
-def test_D076_an_endless_execution_ends_when_its_client_has_left(server):
+@pytest.mark.parametrize("what, says", [(1, "an execution without end begins"), (4, "a request is kept")])
+def test_D076_an_execution_that_does_not_end_is_ended_when_its_client_has_left(server, what, says):
+    """One without end, and one whose request is answered and not released."""
     ready(server, "wastes")
     connection = http.client.HTTPConnection(*server.http.split(":"), timeout=60)
     connection.request("POST", "/v2/models/wastes/infer", json.dumps(
-        {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}))
+        {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [what]}]}))
     before = processes(server)
-    until(lambda: "an execution without end begins" in server.log(), 30, "it has not begun", server.log)
+    until(lambda: says in server.log(), 30, "it has not begun", server.log)
     assert infer(server, "plain", [3]).status == 200
     connection.close()
     until(lambda: processes(server) != before, 60, "the process goes on", server.log)

@@ -1,5 +1,5 @@
 // A backend that wastes what the first value of a request says: 0 nothing, 1 time, without end, 2 memory, until there is
-// none, 3 descriptors, threads and memory, which it keeps.
+// none, 3 descriptors, threads, memory and a response, which it keeps, 4 the request, which it answers and keeps.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@ static void *sleep_on(void *unused) {
 static void waste(int what) {
   pthread_t thread;
   if (what == 1) TRITONSERVER_LogMessage(0, "wastes_test.c", 1, "an execution without end begins");
+  if (what == 4) TRITONSERVER_LogMessage(0, "wastes_test.c", 4, "a request is kept");
   for (; what == 1;) pause();
   for (; what == 2;) memset(malloc(1 << 24), 1, 1 << 24);
   for (int i = 0; what == 3 && i < 10; i++) {
@@ -33,12 +34,14 @@ Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint3
     int memory;
     TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
     TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    waste((int)*(const float *)data);
-    Response *r;
+    int what = (int)*(const float *)data;
+    waste(what);
+    Response *r, *kept;
+    if (what == 3) TRITONBACKEND_ResponseNew(&kept, requests[k]);
     TRITONBACKEND_ResponseNew(&r, requests[k]);
     copy(requests[k], r, "OUT");
     TRITONBACKEND_ResponseSend(r, FINAL, NULL);
-    TRITONBACKEND_RequestRelease(requests[k], ALL);
+    if (what != 4) TRITONBACKEND_RequestRelease(requests[k], ALL);
   }
   return NULL;
 }
