@@ -9,7 +9,7 @@ import (
 )
 
 // gaugeDelay is how long gauges stay in memory at most, so that an idle server seldom writes to the disk.
-const gaugeDelay = 15 * time.Minute
+const gaugeDelay = time.Hour
 
 // Gauge is what a reading, such as the memory of a model, was in the minute that begins at StartUS.
 type Gauge struct {
@@ -102,13 +102,9 @@ func (s *Store) GaugeSteps(ctx context.Context, model string, fromUS, toUS int64
 	time.Duration, error) {
 	_ = s.writeGauges(ctx)
 	us := max(minute, (step.Microseconds()+minute-1)/minute*minute)
-	// The names are read by jumps in the primary key, because there are few of them in many rows.
 	out, err := all(ctx, s.r, func(g *Gauge) []any { return []any{&g.Name, &g.Model, &g.StartUS, &g.Mean, &g.Most} },
-		`WITH RECURSIVE names (name) AS (SELECT min(name) FROM gauge UNION ALL
-			SELECT (SELECT min(name) FROM gauge WHERE name > names.name) FROM names WHERE name IS NOT NULL)
-		SELECT names.name, model, start_us - start_us % ?1 AS at, avg(mean), max(most)
-		FROM names CROSS JOIN gauge ON gauge.name = names.name
-		WHERE model = ?2 AND start_us >= ?3 AND start_us < ?4 GROUP BY names.name, at ORDER BY names.name, at`,
+		`SELECT name, model, start_us - start_us % ?1 AS at, avg(mean), max(most) FROM gauge
+		WHERE model = ?2 AND start_us >= ?3 AND start_us < ?4 GROUP BY name, at ORDER BY name, at`,
 		us, model, fromUS-fromUS%us, toUS)
 	return out, time.Duration(us) * time.Microsecond, about(err, "readings of the machine")
 }

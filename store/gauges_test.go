@@ -1,6 +1,9 @@
 package store
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -91,4 +94,50 @@ func TestGaugesAreWrittenWhenTheyAreReadOldOrTheStoreIsClosed(t *testing.T) {
 	if got, err := again.Gauges(t.Context(), "cpu", "", 0, begin+hour); len(got) != 6 || err != nil {
 		t.Errorf("after Close there are %d, %v; want 6", len(got), err)
 	}
+}
+
+// What an idle server with eight models writes in an hour goes to the log, and of many hours at once to the database.
+func TestAnHourOfGaugesIsOnFewPages(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	begin := nowUS() / minute * minute
+	hourOf := func(n int64) (bytes int64) {
+		t.Helper()
+		before := logSize(t, dir)
+		for m := range int64(60) {
+			var gauges []Gauge
+			for model := range 8 {
+				gauges = append(gauges, Gauge{Name: "memory", Model: fmt.Sprint("model_", model),
+					StartUS: begin + n*hour + m*minute, Mean: 1234.5, Most: 2345})
+			}
+			if err := s.AddGauges(t.Context(), gauges); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.writeGauges(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return logSize(t, dir) - before
+	}
+	hourOf(0)
+	if bytes := hourOf(1); bytes == 0 || bytes > 60_000 {
+		t.Errorf("%d bytes are written to the log in an hour, want 1 to 60,000", bytes)
+	}
+}
+
+func logSize(t *testing.T, dir string) int64 {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*-wal"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("logs of the database: %q, %v", found, err)
+	}
+	about, err := os.Stat(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return about.Size()
 }

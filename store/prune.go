@@ -132,8 +132,8 @@ func (p *pruner) removeOld(ctx context.Context, now time.Time) (int64, error) {
 }
 
 // deleteGauges removes gauges that begin before a time: the oldest, up to a number.
-const deleteGauges = `DELETE FROM gauge WHERE (name, model, start_us) IN (
-	SELECT name, model, start_us FROM gauge WHERE start_us < ? ORDER BY start_us LIMIT ?)`
+const deleteGauges = `DELETE FROM gauge WHERE (start_us, name, model) IN (
+	SELECT start_us, name, model FROM gauge WHERE start_us < ? ORDER BY start_us LIMIT ?)`
 
 // removeSamples removes rows of any series that begin before beforeUS.
 func (p *pruner) removeSamples(ctx context.Context, table string, beforeUS int64) (int64, error) {
