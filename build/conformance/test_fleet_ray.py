@@ -27,6 +27,11 @@ def test_a_replica_is_added_when_requests_wait_and_replaced_when_it_is_killed(en
     assert ours == lines(promised("ray"))
 
 
+def test_models_are_multiplexed_onto_replicas(env):
+    printed = run(["python", EXAMPLE / "multiplexed.py"], {**env, "PORT": str(free_port())}, limit=500)
+    assert [line for line in lines(printed) if line in lines(promised("ray", 1))] == lines(promised("ray", 1))
+
+
 SERVE = """
 import sys
 import ray
