@@ -201,7 +201,8 @@ $(ARM64)/root.tar:
 	build/setup/system.sh arm64
 	@mkdir -p $(@D)
 	mmdebstrap --variant=extract --architectures=arm64 --include=libstdc++6,python3-minimal,python3-numpy,coreutils,dash \
-	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev bookworm $@
+	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev --format=tar bookworm $@.part
+	mv $@.part $@
 test-arm64: package-arm64 image-arm64 setup-python $(ARM64)/root.tar
 	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
 
@@ -215,13 +216,15 @@ $(IMAGE_BASE).tar $(IMAGE_BASE)-pytorch.tar:
 	build/setup/system.sh image
 	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=minbase --include=$(IMAGE_PACKAGES) $(WITHOUT_DOCS) \
 	  --customize-hook='chroot "$$1" useradd --uid 1000 --user-group --home-dir /var/lib/nereid --create-home --skel /nonexistent --shell /usr/sbin/nologin triton-server' \
-	  --customize-hook='mkdir "$$1/models" && rm -rf "$$1"/etc/apt/sources.list*' --skip=output/dev bookworm $@
+	  --customize-hook='mkdir "$$1/models" && rm -rf "$$1"/etc/apt/sources.list*' --skip=output/dev --format=tar bookworm $@.part
+	mv $@.part $@
 # Nothing of another architecture runs here, so packages are unpacked and not configured. The script does what the image
 # needs of their configuration.
 $(IMAGE_BASE)-arm64.tar: build/image/configure.sh
 	build/setup/system.sh arm64
 	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=extract --architectures=arm64 $(WITHOUT_DOCS) \
-	  --include=base-files,base-passwd,coreutils,dash,$(IMAGE_PACKAGES) --extract-hook=$< --skip=output/dev bookworm $@
+	  --include=base-files,base-passwd,coreutils,dash,$(IMAGE_PACKAGES) --extract-hook=$< --skip=output/dev --format=tar bookworm $@.part
+	mv $@.part $@
 # $(1): the program's archive, $(2): the base, $(3): the layout, $(4): the architecture
 make_image = cd build/image && go run . -epoch "$$(git log -1 --format=%ct)" -version "$(VERSION)" -base $(abspath $(2)) \
   -program $(CURDIR)/$(1) -out $(CURDIR)/$(3) -arch $(4)
@@ -277,7 +280,8 @@ test-gpu: gpu-here setup-python build
 PACKAGE_ROOT := $(CACHE)/package-root.tar
 $(PACKAGE_ROOT):
 	build/setup/system.sh package
-	mmdebstrap --variant=minbase --include=python3-minimal,python3-numpy,passwd,man-db bookworm $@
+	mmdebstrap --variant=minbase --include=python3-minimal,python3-numpy,passwd,man-db --format=tar bookworm $@.part
+	mv $@.part $@
 test-package: package setup-python setup-system $(PACKAGE_ROOT)
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PACKAGES=build/bin/packages ROOT_TAR=$(PACKAGE_ROOT) \
 	  unshare --net --mount $(PY) -m pytest build/conformance/packages.py -q -rP

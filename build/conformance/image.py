@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import socket
+import stat
 import struct
 import subprocess
 
@@ -143,13 +144,17 @@ output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: 3 }
 
 
 def test_the_image_with_pytorch_serves_torchscript(pytorch, tmp_path):
-    (tmp_path / "double/1").mkdir(parents=True)
-    (tmp_path / "double/config.pbtxt").write_text(CONFIG)
+    model = tmp_path / "models/double"  # tmp_path is closed to the user of the container
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(CONFIG)
     bundle, _ = pytorch
-    made = ["chroot", bundle / "rootfs", "python3", "-c", DOUBLE.replace("model.pt", "/model.pt")]
+    (bundle / "rootfs/dev").mkdir(exist_ok=True)
+    os.mknod(bundle / "rootfs/dev/urandom", 0o666 | stat.S_IFCHR, os.makedev(1, 9))  # PyTorch opens it
+    (bundle / "rootfs/double.py").write_text(DOUBLE.replace("model.pt", "/model.pt"))  # PyTorch reads it
+    made = ["/usr/sbin/chroot", bundle / "rootfs", "python3", "/double.py"]
     subprocess.run(made, check=True, env={"PATH": "/usr/bin:/bin"})
-    (tmp_path / "double/1/model.pt").write_bytes((bundle / "rootfs/model.pt").read_bytes())
-    with container(pytorch, models=tmp_path) as client:
+    (model / "1/model.pt").write_bytes((bundle / "rootfs/model.pt").read_bytes())
+    with container(pytorch, models=model.parent) as client:
         values = np.array([[1, 2, 3]], np.float32)
         tensor = httpclient.InferInput("INPUT__0", [1, 3], "FP32")
         tensor.set_data_from_numpy(values)
