@@ -69,7 +69,8 @@ func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status in
 // ShellQuote writes a word so that a POSIX shell reads it unchanged.
 func ShellQuote(word string) string {
 	plain := func(r rune) bool {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_=./,:+@%", r)
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+			strings.ContainsRune("-_=./,:+@%", r)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word

@@ -393,7 +393,8 @@ func printRun(line func(name, format string, args ...any), r *api.InspectedRun) 
 			flop(float64(r.FLOPs)/max(r.MedianUs, 1)*1e6))
 	}
 	for _, provider := range slices.Sorted(maps.Keys(r.Providers)) {
-		line("provider", "%s: %d nodes (%s)", provider, r.Providers[provider], countsText(r.ProviderOperators[provider]))
+		ops := countsText(r.ProviderOperators[provider])
+		line("provider", "%s: %d nodes (%s)", provider, r.Providers[provider], ops)
 	}
 	for i, op := range r.Operators {
 		if i == 10 {

@@ -105,7 +105,8 @@ func (r *result) applyCommand(c tune.Candidate) string {
 		}
 	}
 	words := []string{"nereid tune --search=brute",
-		command.ShellQuote("--model-repository=" + filepath.Dir(r.models[0].folder)), "-m", command.ShellQuote(r.model())}
+		command.ShellQuote("--model-repository=" + filepath.Dir(r.models[0].folder)), "-m",
+		command.ShellQuote(r.model())}
 	for _, f := range []tune.Field{tune.MaxBatch, tune.Delay, tune.Instances, tune.Kind, tune.Threads} {
 		words = append(words, "--"+listOptions[f]+"="+values[f])
 	}

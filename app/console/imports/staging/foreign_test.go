@@ -103,7 +103,8 @@ var packages = map[string]struct {
 	"Model Navigator with TensorRT": {map[string]string{
 		"status.yaml": "model_navigator_version: 0.3.0\nmodels_status:\n" +
 			"  trt-fp16: {model_config: {format: trt, path: trt-fp16/model.plan}}\n",
-		"navigator.log": "log", "trt-fp16/model.plan": "plan"}, "the package of Model Navigator has the formats trt; optimize the model again"},
+		"navigator.log": "log", "trt-fp16/model.plan": "plan"},
+		"the package of Model Navigator has the formats trt; optimize the model again"},
 	"another status.yaml": {map[string]string{"status.yaml": "models_status: 3\n", "net.onnx": "graph"},
 		"pkg: 1/model.onnx=graph 1/status.yaml=models_status: 3\n"},
 	"SavedModel": {map[string]string{"saved_model.pb": "graph", "variables/variables.index": "w"},
