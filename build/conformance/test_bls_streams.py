@@ -35,7 +35,9 @@ class TritonPythonModel:
         request = pb.InferenceRequest(model_name="pair", inputs=[x], requested_output_names=["OUT"])
         responses = await request.async_exec(decoupled=True)
         # Iterating stops the loop, so the other request must be sent before.
-        return [int(pb.get_output_tensor_by_name(r, "OUT").as_numpy()[0]) for r in responses if r.output_tensors()]
+        responses = list(responses)
+        assert not responses[-1].output_tensors() and not responses[-1].has_error()  # the final response is empty
+        return [int(pb.get_output_tensor_by_name(r, "OUT").as_numpy()[0]) for r in responses[:-1]]
 
     async def execute(self, requests):
         out = []

@@ -328,6 +328,8 @@ class Call:
             self._wire.send(channel.BLS_WAIT, self.number, b"\1" if waits else b"\0")
             return False
         response, final = self._codec.response(body)
+        if response is None and self._stream:
+            response = pb.InferenceResponse([])  # as from Triton, whose models look at output_tensors()
         if response is not None:
             self._arrived.append(response)
         self._ended = self._ended or final
