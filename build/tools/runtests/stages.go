@@ -59,8 +59,10 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 	frontend.parse = fromJUnit(reports)
 	h2spec := goTest("h2spec", 20*time.Minute, "-count=1", "-run", "^TestH2Spec$", "./engine/grpcapi/h2")
 	h2spec.env = []string{"H2SPEC=" + absolute(".cache/bin/h2spec")}
-	small := pytest("frameworks", reports, "frameworks", 20*time.Minute, "NEREID_FRAMEWORK_NAMES=openvino fil tensorflow pytorch",
-		"NEREID_FRAMEWORKS=.cache/frameworks-small", "NEREID_FRAMEWORK_PYTHON=/usr/bin/python3")
+	small := pytest("frameworks", reports, "frameworks", 20*time.Minute,
+		"NEREID_FRAMEWORK_NAMES=openvino fil tensorflow pytorch",
+		"NEREID_FRAMEWORKS=.cache/frameworks-small",
+		"NEREID_FRAMEWORK_PYTHON=/usr/bin/python3")
 	// PyTorch of Debian is older than exported programs. OneFlow has 4.5 GB, and two more versions of a framework 2 GB.
 	small.argv = append(small.argv, "-k", "not OneFlow and not exported and not inductor and not path and not "+
 		"single_result and not unsupported and not conflicting and not nvidia")
