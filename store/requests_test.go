@@ -96,10 +96,12 @@ func TestRequestsAreFiltered(t *testing.T) {
 		{"text with a wildcard", RequestQuery{Text: "in_put0'"}, func(i int) bool { return i%15 == 0 && i%10 != 0 }},
 		{"only a wildcard", RequestQuery{Text: "%"}, func(i int) bool { return i%10 == 0 }},
 		{"text of an address", RequestQuery{Text: "0.0.49"}, func(i int) bool { return i%50 == 49 }},
-		{"time", RequestQuery{FromUS: all[10].TimeUS, ToUS: all[20].TimeUS}, func(i int) bool { return i >= 10 && i < 20 }},
+		{"time", RequestQuery{FromUS: all[10].TimeUS, ToUS: all[20].TimeUS},
+			func(i int) bool { return i >= 10 && i < 20 }},
 		{"before", RequestQuery{BeforeID: all[3].ID}, func(i int) bool { return i < 3 }},
 		{"all together", RequestQuery{Outcomes: []string{"failed"}, Model: "model_10", Client: "10.0.0.10",
-			Text: "Code", FromUS: all[50].TimeUS, BeforeID: all[250].ID}, func(i int) bool { return i == 110 || i == 210 }},
+			Text: "Code", FromUS: all[50].TimeUS, BeforeID: all[250].ID},
+			func(i int) bool { return i == 110 || i == 210 }},
 	} {
 		tt.q.Limit = 1000
 		got, err := s.Requests(t.Context(), tt.q)

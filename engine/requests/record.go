@@ -45,8 +45,8 @@ const (
 
 // Record is one request. A stamp of 0 means that the request did not come that far.
 type Record struct {
-	// ID is higher than those before. It is when the request began, in microseconds since 1970, unless the clock was set
-	// back or there were several requests in a microsecond.
+	// ID is higher than those before. It is when the request began, in microseconds since 1970, unless the clock was
+	// set back or there were several requests in a microsecond.
 	ID     int64
 	Parent int64 // the ID of the request whose execution made this one; 0: a client made it
 	Root   int64 // the first of the parents; 0: a client made it
