@@ -61,7 +61,8 @@ def enter(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(enter):
     work, command, program = enter
-    with Server(work / "models", work, command=[*command, *program], limit=LIMIT) as s:
+    slow = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is too short for an emulated Python
+    with Server(work / "models", work, slow, command=[*command, *program], limit=LIMIT) as s:
         yield s
 
 
