@@ -154,6 +154,13 @@ def visit_from(s, host, model):
         return connection.getresponse().status
 
 
+def answered(s, host, model):
+    """Sends a request again while others of its address leave it no place."""
+    while (status := visit_from(s, host, model)) == 503:
+        pass
+    return status
+
+
 def test_H17_one_visitor_leaves_half_to_the_others(tmp_path):
     repo, go = tmp_path / "models", tmp_path / "go"
     write_builtin(repo, "quick", "identity", "", [("INPUT0", "FP32", [1, 16])], [("OUTPUT0", "FP32", [1, 16])])
@@ -162,7 +169,7 @@ def test_H17_one_visitor_leaves_half_to_the_others(tmp_path):
     (waits / "1/model.py").write_text(WAITS % go)
     with Server(repo, tmp_path, "--kiosk", "--kiosk-port=0") as s, concurrent.futures.ThreadPoolExecutor(4) as pool:
         try:
-            waiting = [pool.submit(visit_from, s, "127.0.0.1", "waits") for _ in range(4)]
+            waiting = [pool.submit(answered, s, "127.0.0.1", "waits") for _ in range(4)]
             until(lambda: visit_from(s, "127.0.0.1", "quick") == 503, 30, "one address gets more than half")
             assert visit_from(s, "127.0.0.2", "quick") == 200
             assert not any(w.done() for w in waiting)
