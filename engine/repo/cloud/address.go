@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 
 	"nereid/engine/status"
@@ -88,6 +89,9 @@ func cutEndpoint(k kind, rest string) (endpoint, left string) {
 		}
 		if !hasPort {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), hdfsPort)
+		}
+		if u, err := url.Parse("http://" + host); err != nil || u.Hostname() == "" {
+			return "", rest
 		}
 		return fmt.Sprintf("%s://%s", scheme, host), left
 	}
