@@ -156,7 +156,7 @@ func (w *Worker) encode(ex *execution) ([]byte, error) {
 	}
 	flags := uint16(frames.LevelsOf(w.log)) << frames.LevelShift
 	if ex.series != nil {
-		flags = frames.FlagSeries
+		flags |= frames.FlagSeries
 	}
 	return e.Finish(frames.KindExecute, flags, ex.id)
 }

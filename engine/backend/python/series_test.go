@@ -28,6 +28,12 @@ type seriesRig struct {
 
 func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source string) *seriesRig {
 	t.Helper()
+	return newSeriesRigWithLog(t, settings, cfgText, source, slog.New(slog.DiscardHandler))
+}
+
+func newSeriesRigWithLog(t *testing.T, settings map[string]string, cfgText, source string,
+	log *slog.Logger) *seriesRig {
+	t.Helper()
 	folder := t.TempDir()
 	version := filepath.Join(folder, "m", "1")
 	if err := os.MkdirAll(version, 0o755); err != nil {
@@ -52,7 +58,7 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	}
 	t.Cleanup(b.Close)
 	m, err := b.Load(t.Context(), backend.Spec{ModelName: "m", Version: 1, Config: cfg,
-		ModelFolder: filepath.Dir(version), VersionFolder: version, Log: slog.New(slog.DiscardHandler)})
+		ModelFolder: filepath.Dir(version), VersionFolder: version, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,6 +361,21 @@ y = x`, ""))
 			}
 		}
 	}
+}
+
+// The model's verbose lines are logged in a series as in other executions.
+func TestSeriesLogsVerboseLines(t *testing.T) {
+	var text journal
+	g := newSeriesRigWithLog(t, nil, config(""), code(`
+pb_utils.Logger.log_verbose("a verbose line")
+y = x`, ""), slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	answers, _ := g.run(vectors(1, 2, 3)...)
+	for _, a := range answers {
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+	}
+	until(t, "the lines are logged", func() bool { return strings.Count(text.String(), "a verbose line") == 3 })
 }
 
 // BYTES tensors work in a series too.
