@@ -5,16 +5,9 @@
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
-    Input *in;
     Response *r;
     Factory *f;
-    const void *data;
-    uint64_t size;
-    int64_t id;
-    int memory;
-    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
-    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    int how = (int)*(const float *)data;
+    int how = (int)first_value(requests[k]);
     if (how != 1) {
       TRITONBACKEND_ResponseNew(&r, requests[k]);
       TRITONBACKEND_ResponseSend(r, how == 0 ? FINAL : 0, NULL);

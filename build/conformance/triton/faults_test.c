@@ -18,14 +18,7 @@ Error *TRITONBACKEND_Finalize(Backend *b) {
 }
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
-  Input *in;
-  const void *data;
-  uint64_t size;
-  int64_t id;
-  int memory;
-  TRITONBACKEND_RequestInputByIndex(requests[0], 0, &in);
-  TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-  int cause = (int)*(const float *)data;
+  int cause = (int)first_value(requests[0]);
   switch (cause) {
     case 1: return TRITONSERVER_ErrorNew(3, "the batch is refused");
     case 2: *(volatile int *)0 = 1; break;

@@ -60,16 +60,9 @@ static void *run(void *arg) {
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
-    Input *in;
-    const void *data;
-    uint64_t size;
-    int64_t id;
-    int memory;
     pthread_t thread;
     job *j = malloc(sizeof *j);
-    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
-    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    j->count = (int)*(const float *)data;
+    j->count = (int)first_value(requests[k]);
     TRITONBACKEND_ResponseFactoryNew(&j->factory, requests[k]);
     TRITONBACKEND_RequestRelease(requests[k], ALL);
     pthread_create(&thread, NULL, run, j);

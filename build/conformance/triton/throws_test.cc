@@ -18,14 +18,7 @@ Error *TRITONBACKEND_ModelInitialize(Model *m) {
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
-    Input *in;
-    const void *data;
-    uint64_t size;
-    int64_t id;
-    int memory;
-    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
-    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    float cause = *static_cast<const float *>(data);
+    float cause = first_value(requests[k]);
     if (cause == 1) throw std::runtime_error("thrown in the execution");
     if (cause == 2) std::thread([] { throw std::runtime_error("thrown on a thread"); }).join();
     Response *r;

@@ -75,6 +75,18 @@ Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
 // sequence.
 enum { FINAL = 1, ALL = 1, RESCHEDULE = 2 };
 
+// first_value returns the first number of the first input of a request.
+static inline float first_value(Request *q) {
+  Input *in;
+  const void *data;
+  uint64_t size;
+  int64_t id;
+  int memory;
+  TRITONBACKEND_RequestInputByIndex(q, 0, &in);
+  TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
+  return *(const float *)data;
+}
+
 // copy adds an output to a response that is a copy of the first input of a request.
 static inline void copy(Request *q, Response *r, const char *name) {
   Input *in;

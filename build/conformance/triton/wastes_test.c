@@ -27,14 +27,7 @@ static void waste(int what) {
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
-    Input *in;
-    const void *data;
-    uint64_t size;
-    int64_t id;
-    int memory;
-    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
-    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    int what = (int)*(const float *)data;
+    int what = (int)first_value(requests[k]);
     waste(what);
     Response *r, *kept;
     if (what == 3) TRITONBACKEND_ResponseNew(&kept, requests[k]);

@@ -90,7 +90,8 @@ func cutEndpoint(k kind, rest string) (endpoint, left string) {
 		if !hasPort {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), hdfsPort)
 		}
-		if u, err := url.Parse("http://" + host); err != nil || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "[]") {
+		u, err := url.Parse("http://" + host)
+		if err != nil || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "[]") {
 			return "", rest
 		}
 		return fmt.Sprintf("%s://%s", scheme, host), left

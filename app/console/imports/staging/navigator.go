@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -34,14 +35,12 @@ func navigator(t *tree, b []byte) (*foreign, error) {
 		return nil, nil //nolint:nilerr // it is another program's
 	}
 	byFormat := map[string][]string{} // the model files that are there
-	var formats []string
 	for _, model := range m.Models {
 		file := path.Clean(model.Config.Path)
 		if !slices.ContainsFunc(t.files, func(f string) bool { return f == file || strings.HasPrefix(f, file+"/") }) {
 			continue // it was not made, or is not kept in packages
 		}
 		byFormat[model.Config.Format] = append(byFormat[model.Config.Format], file)
-		formats = append(formats, model.Config.Format)
 	}
 	const cure = "optimize the model again with the format onnx"
 	for _, format := range navigatorFormats {
@@ -58,6 +57,6 @@ func navigator(t *tree, b []byte) (*foreign, error) {
 		}
 		return f, t.hasModel(f.model, "the package of Model Navigator", cure)
 	}
-	slices.Sort(formats)
-	return nil, invalid("the package of Model Navigator has the formats %s; %s", list(slices.Compact(formats)), cure)
+	return nil, invalid("the package of Model Navigator has the formats %s; %s",
+		list(slices.Sorted(maps.Keys(byFormat))), cure)
 }
