@@ -2,7 +2,6 @@ package onnxruntime_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -25,15 +24,9 @@ import (
 
 // TestMain runs the process of an isolated model if a test has started this program for it.
 func TestMain(m *testing.M) {
-	if os.Getenv("NEREID_TEST_WORKER") == "1" {
-		if err := onnxruntime.ServeWorker(context.Background(),
-			slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	backendtest.Main(m, func(ctx context.Context, _ string, log *slog.Logger) error {
+		return onnxruntime.ServeWorker(ctx, log)
+	})
 }
 
 // isolating returns a backend that can start processes.
@@ -44,7 +37,7 @@ func isolating(t testing.TB) *onnxruntime.Backend {
 	t.Cleanup(l.Close)
 	return onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2,
 		CacheFolder: filepath.Join("..", "..", "..", ".cache", "onnxruntime"),
-		Launcher:    l, Worker: []string{os.Args[0]}, WorkerEnv: []string{"NEREID_TEST_WORKER=1"}})
+		Launcher:    l, Worker: []string{os.Args[0]}, WorkerEnv: []string{backendtest.WorkerEnv + "=1"}})
 }
 
 // isolate sets the parameter isolation of a configuration.

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,16 +22,7 @@ import (
 )
 
 // TestMain runs this program as the process of a framework if a test starts it so.
-func TestMain(m *testing.M) {
-	if name := os.Getenv("NEREID_TEST_WORKER"); name != "" {
-		if err := ServeWorker(context.Background(), name, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { backendtest.Main(m, ServeWorker) }
 
 // real returns the backend of a framework that is installed: `make test-frameworks` sets NEREID_FRAMEWORKS.
 func real(t *testing.T, name string) *Backend {
@@ -45,7 +35,7 @@ func real(t *testing.T, name string) *Backend {
 	t.Cleanup(l.Close)
 	return framed(t, name, Options{
 		Environment: filepath.Join(data, "runtime", "python", "environments", "framework-"+name), Install: "install it",
-		Launcher: l, Worker: []string{os.Args[0]}, WorkerEnv: []string{"NEREID_TEST_WORKER=" + name},
+		Launcher: l, Worker: []string{os.Args[0]}, WorkerEnv: []string{backendtest.WorkerEnv + "=" + name},
 	})
 }
 

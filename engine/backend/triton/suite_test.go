@@ -19,14 +19,9 @@ import (
 
 // TestMain runs the process of a model if a test has started this program for it.
 func TestMain(m *testing.M) {
-	if os.Getenv("NEREID_TEST_WORKER") == "1" {
-		if err := ServeWorker(context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	backendtest.Main(m, func(ctx context.Context, _ string, log *slog.Logger) error {
+		return ServeWorker(ctx, log)
+	})
 }
 
 // compile makes libtriton_NAME.so of a backend of the conformance tests in a new model folder.
@@ -53,7 +48,7 @@ func suite(t *testing.T, m backendtest.Model) {
 	l := worker.NewLauncher(worker.Options{})
 	t.Cleanup(l.Close)
 	f := NewFinder(Options{Processes: Processes{Launcher: l, Worker: []string{os.Args[0]},
-		WorkerEnv: []string{"NEREID_TEST_WORKER=1"}}})
+		WorkerEnv: []string{backendtest.WorkerEnv + "=1"}}})
 	b := f.OfModel(m.Config, m.ModelFolder, m.VersionFolder)
 	if b == nil {
 		t.Fatal("the library is not found")
