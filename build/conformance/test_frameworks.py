@@ -29,21 +29,32 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 NAMES = os.environ.get("NEREID_FRAMEWORK_NAMES", "pytorch tensorflow openvino fil oneflow").split()
 
 
+def installed(name):
+    """The interpreter of a framework of `nereid install`, which may not be installed."""
+    environments = pathlib.Path(os.environ["NEREID_FRAMEWORKS"]).resolve() / "runtime/python/environments"
+    return environments / f"framework-{name}/bin/python"
+
+
+def link_environment(work, name):
+    """Lets a server with the folder work use an installed framework. Returns the framework's interpreter."""
+    python, data = installed(name), work / "data/runtime/python/environments"
+    data.mkdir(parents=True, exist_ok=True)
+    for path in (work / "data", *data.parents[:2], data):
+        path.chmod(0o700)
+    os.symlink(python.parents[1], data / f"framework-{name}")
+    return python
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    installed = pathlib.Path(os.environ["NEREID_FRAMEWORKS"], "runtime", "python", "environments").resolve()
     work = tmp_path_factory.mktemp("frameworks")
-    repo, environments = work / "models", work / "data" / "runtime" / "python" / "environments"
-    environments.mkdir(parents=True)
-    for path in (work / "data", work / "data" / "runtime", work / "data" / "runtime" / "python", environments):
-        path.chmod(0o700)
+    repo = work / "models"
     maker = ROOT / "build" / "frameworks" / "make_models.py"
     options, machine = [], os.environ.get("NEREID_FRAMEWORK_PYTHON")
     for name in NAMES:
-        own = installed / f"framework-{name}"
-        if own.exists() or machine is None:
-            os.symlink(own, environments / own.name)
-            python = own / "bin" / "python"
+        python = installed(name)
+        if python.exists() or machine is None:
+            link_environment(work, name)
         else:
             options, python = [f"--backend-config=python,python={machine}"], machine
         subprocess.run([python, maker, name, repo], check=True)
@@ -162,18 +173,6 @@ def test_D070_oneflow_with_any_number_of_rows(server):
     """A graph is compiled for each number of rows, also when the batcher joins requests."""
     for rows in (1, 3, 8, 3):
         add_sub(server, "add_sub_oneflow", ("INPUT_0", "INPUT_1"), ("OUTPUT_0", "OUTPUT_1"), rows)
-
-
-def link_environment(work, name):
-    """Lets a server with the folder work use an installed framework. Returns the framework's interpreter."""
-    installed = pathlib.Path(os.environ["NEREID_FRAMEWORKS"]).resolve()
-    python = installed / f"runtime/python/environments/framework-{name}/bin/python"
-    data = work / "data/runtime/python/environments"
-    data.mkdir(parents=True)
-    for path in (work / "data", *data.parents[:2], data):
-        path.chmod(0o700)
-    os.symlink(python.parents[1], data / f"framework-{name}")
-    return python
 
 
 @pytest.mark.skipif("oneflow" not in NAMES, reason="OneFlow is not among the frameworks")
