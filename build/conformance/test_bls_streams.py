@@ -1,4 +1,4 @@
-"""BLS requests with several responses, in coroutines. The answers are Triton's."""
+"""BLS requests: several responses in coroutines, and refused arguments. The answers are Triton's."""
 
 import numpy as np
 import tritonclient.http as httpclient
@@ -63,3 +63,35 @@ def test_coroutines_iterate_streams_of_bls_requests_at_once_D041_D046(tmp_path):
         x = httpclient.InferInput("IN", [1], "INT32")
         x.set_data_from_numpy(np.array([1], np.int32))
         assert client.infer("caller", [x]).as_numpy("OUT").tolist() == [0, 0, 0, 1, 1, 1]
+
+
+ARGUMENTS = """import numpy as np
+import triton_python_backend_utils as pb
+
+WHOLE = {"model_name": "m", "inputs": [], "requested_output_names": ["OUT"]}
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        refused = 0
+        for change in (
+            *({k: v for k, v in WHOLE.items() if k != missing} for missing in WHOLE),
+            {**WHOLE, "inputs": [np.zeros(1)]}, {**WHOLE, "model_version": "1"}, {**WHOLE, "timeout": -1},
+        ):
+            try:
+                pb.InferenceRequest(**change)
+            except TypeError:
+                refused += 1
+        pb.InferenceRequest(**WHOLE)
+        return [pb.InferenceResponse([pb.Tensor("OUT", np.array([refused], np.int32))]) for _ in requests]
+"""
+
+
+def test_a_bls_request_without_a_required_argument_is_a_type_error_D032(tmp_path):
+    (tmp_path / "models/caller/1").mkdir(parents=True)
+    (tmp_path / "models/caller/config.pbtxt").write_text(CONFIG)
+    (tmp_path / "models/caller/1/model.py").write_text(ARGUMENTS)
+    with Server(tmp_path / "models", tmp_path) as s:
+        answer = s.post("/v2/models/caller/infer", {
+            "inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]})
+        assert answer.status == 200 and answer.json["outputs"][0]["data"] == [6]

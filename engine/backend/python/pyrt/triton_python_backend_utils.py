@@ -8,6 +8,7 @@ and BYTES tensors of numpy's ``str_`` type."""
 
 import enum
 import json
+import operator
 import struct
 import sys
 
@@ -476,8 +477,28 @@ def _text(name, value):
     return value
 
 
+def _whole(name, value, least, most):
+    # As in the original, numpy's integers are accepted and floats are not.
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise TypeError("InferenceRequest: %s must be from %d to %d, not %d" % (name, least, most, number))
+    return number
+
+
+def _list(name, value):
+    if isinstance(value, (str, bytes)):
+        raise TypeError("InferenceRequest: %s must be a list, not %s" % (name, type(value).__name__))
+    return list(value)
+
+
+_MISSING = object()
+
+
 class InferenceRequest:
-    """A request to this model, or one that the model makes to another model (BLS)."""
+    """A request to this model, or one that the model makes to another model (BLS).
+
+    The inputs, the names of the requested outputs and the model's name are required. Without them, or with an argument of
+    a wrong type, a TypeError is raised."""
 
     __module__ = _C
 
@@ -490,9 +511,9 @@ class InferenceRequest:
         self,
         request_id="",
         correlation_id=0,
-        inputs=(),
-        requested_output_names=(),
-        model_name="",
+        inputs=_MISSING,
+        requested_output_names=_MISSING,
+        model_name=_MISSING,
         model_version=-1,
         flags=0,
         timeout=0,
@@ -500,12 +521,22 @@ class InferenceRequest:
         trace=None,
         parameters=None,
     ):
+        for name, value in (
+            ("inputs", inputs), ("requested_output_names", requested_output_names), ("model_name", model_name)
+        ):  # fmt: skip
+            if value is _MISSING:
+                raise TypeError("InferenceRequest: the argument %s is required" % name)
         request_id, model_name = _text("request_id", request_id), _text("model_name", model_name)
         if correlation_id is None:
             raise TypeError("InferenceRequest: correlation_id must be an int or a str, not NoneType")
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
-        requested_output_names = [_text("requested_output_names", name) for name in requested_output_names]
+        names = _list("requested_output_names", requested_output_names)
+        requested_output_names = [_text("requested_output_names", name) for name in names]
+        inputs = _list("inputs", inputs)
+        for tensor in inputs:
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError("InferenceRequest: an input must be a Tensor, not %s" % type(tensor).__name__)
         for kind, items in (("Input tensor", inputs), ("Requested output name", requested_output_names)):
             for item in items:
                 if item is None or item == "":
@@ -513,9 +544,10 @@ class InferenceRequest:
                         "%s for request with id '%s' and model name '%s' should not be empty."
                         % (kind, request_id, model_name)
                     )
-        self._id, self._correlation, self._inputs = request_id, correlation_id, list(inputs)
-        self._outputs, self._model, self._version = list(requested_output_names), model_name, int(model_version)
-        self._flags, self._timeout = int(flags), int(timeout)
+        self._id, self._correlation, self._inputs = request_id, correlation_id, inputs
+        self._outputs, self._model = requested_output_names, model_name
+        self._version = _whole("model_version", model_version, -(2**63), 2**63 - 1)
+        self._flags, self._timeout = _whole("flags", flags, 0, 2**32 - 1), _whole("timeout", timeout, 0, 2**64 - 1)
         self._memory, self._trace, self._parameters = preferred_memory, trace, _parameters_json(parameters)
         self._priority, self._ticket, self._state, self._sender = 0, 0, None, None
         self._release = TRITONSERVER_REQUEST_RELEASE_ALL

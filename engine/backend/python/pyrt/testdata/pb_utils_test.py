@@ -335,24 +335,33 @@ class Request(unittest.TestCase):
             (dict(parameters={1: 1}), "Expect parameters keys to have type str, found type <class 'int'>"),
         ]:
             with self.assertRaises(pb.TritonModelException) as caught:
-                pb.InferenceRequest(model_name="m", **arguments)
+                pb.InferenceRequest(**{**dict(model_name="m", inputs=[], requested_output_names=[]), **arguments})
             self.assertEqual(str(caught.exception), text)
-        for name in ("request_id", "correlation_id", "inputs", "model_name", "model_version", "flags"):
-            with self.assertRaises(TypeError):
-                pb.InferenceRequest(**{name: None})
-        for names in (None, [None]):
-            with self.assertRaises(TypeError):
-                pb.InferenceRequest(model_name="m", requested_output_names=names)
+        whole = dict(model_name="m", inputs=[], requested_output_names=[])
+        pb.InferenceRequest(**whole)
+        for name in whole:
+            with self.subTest("missing", name=name), self.assertRaises(TypeError):
+                pb.InferenceRequest(**{k: v for k, v in whole.items() if k != name})
+        for name, wrong in (
+            [(name, None) for name in ("request_id", "correlation_id", *whole, "model_version", "flags", "timeout")]
+            + [("inputs", 5), ("inputs", "I"), ("inputs", [np.zeros(1)]), ("requested_output_names", "O")]
+            + [("requested_output_names", [None]), ("requested_output_names", [1]), ("model_name", 1)]
+            + [("model_version", 1.5), ("model_version", "1"), ("flags", -1), ("timeout", -1), ("timeout", 2**64)]
+        ):  # fmt: skip
+            with self.subTest("wrong", name=name, value=wrong), self.assertRaises(TypeError):
+                pb.InferenceRequest(**{**whole, name: wrong})
+        for version in (2, -1, np.int64(2)):
+            self.assertEqual(pb.InferenceRequest(**whole, model_version=version).model_version(), version)
 
     def test_release_flags(self):
-        made = pb.InferenceRequest(model_name="m")
+        made = pb.InferenceRequest(model_name="m", inputs=[], requested_output_names=[])
         made.set_release_flags(pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
         with self.assertRaises(pb.TritonModelException):
             made.set_release_flags(9)
 
     def test_needs_a_server(self):
         with self.assertRaises(pb.TritonModelException):
-            pb.InferenceRequest(model_name="m").exec()
+            pb.InferenceRequest(model_name="m", inputs=[], requested_output_names=[]).exec()
 
 
 class Response(unittest.TestCase):
@@ -524,7 +533,7 @@ class Arena(unittest.TestCase):
         bad = pb.Tensor("D", np.array(["\ud800"], np.object_))
         with self.assertRaises(UnicodeEncodeError):
             codec.responses([(1, 0, pb.InferenceResponse(tensors + [bad]), None)])
-        request = pb.InferenceRequest(model_name="m", inputs=tensors + [bad])
+        request = pb.InferenceRequest(model_name="m", inputs=tensors + [bad], requested_output_names=[])
         with self.assertRaises(UnicodeEncodeError):
             codec.bls(request, 0, 0)
         in_use = [s.at for slots in up._rooms.values() for s in slots if up._mapped.map[s.at - _nereid_arena.HEADER]]
@@ -585,7 +594,7 @@ class Requests(unittest.TestCase):
         tensors = [pb.Tensor(choose.choice("AB"), choose.choice(arrays)) for _ in range(count)]
         request = pb.InferenceRequest(
             request_id=choose.choice(["", "", "x", "8 bytes."]), correlation_id=choose.choice([0, 0, 5, "z"]),
-            inputs=tensors,
+            inputs=tensors, model_name="m",
             requested_output_names=choose.choice([["O"], ["P"], []]), flags=choose.choice([0, 0, 1, 4]),
             timeout=choose.choice([0, 0, 9]), parameters=choose.choice([None, None, {"k": 1}]),
         )  # fmt: skip
@@ -610,7 +619,7 @@ class Requests(unittest.TestCase):
         self.assertGreater(total - len(parsed), 200)
 
     def test_one_like_the_one_before(self):
-        request = pb.InferenceRequest("id", 7, [pb.Tensor("A", np.arange(4, dtype=np.float32))], ["O"])
+        request = pb.InferenceRequest("id", 7, [pb.Tensor("A", np.arange(4, dtype=np.float32))], ["O"], "m")
         self.old.requests(self.body([request], 1), "m", 1, [], None)
         self.old._request_at = None  # it must do without
         for first in (2, 3):
@@ -621,21 +630,21 @@ class Requests(unittest.TestCase):
     def test_what_is_remembered_is_bounded(self):
         tensor = pb.Tensor("A", np.arange(4, dtype=np.float32))
         for n in range(0, 40000, 8):
-            request = pb.InferenceRequest(inputs=[tensor], parameters={"prompt": "x" * n})
+            request = pb.InferenceRequest("", 0, [tensor], [], "m", parameters={"prompt": "x" * n})
             self.old.requests(self.body([request], 1), "m", 1, [], None)
         self.assertLess(sum(len(part) for form in self.old._forms.values() for part in form.constant), 1 << 20)
         self.old._forms.clear()
         for n in range(10, 99):  # each with an id of its own
-            self.old.requests(self.body([pb.InferenceRequest(str(n), 0, [tensor])], 1), "m", 1, [], None)
+            self.old.requests(self.body([pb.InferenceRequest(str(n), 0, [tensor], [], "m")], 1), "m", 1, [], None)
             (form,) = self.old._forms.values()
             self.assertEqual(form.fields[0], str(min(n, 18) if n < 74 else 74))
         for _ in range(2):  # and alike again
-            self.old.requests(self.body([pb.InferenceRequest("74", 0, [tensor])], 1), "m", 1, [], None)
+            self.old.requests(self.body([pb.InferenceRequest("74", 0, [tensor], [], "m")], 1), "m", 1, [], None)
         self.assertEqual(form.unlike, 0)
 
     def test_what_does_not_decode(self):
         request = pb.InferenceRequest(inputs=[pb.Tensor("A", np.arange(4, dtype=np.float32))],
-            requested_output_names=["O"])
+            requested_output_names=["O"], model_name="m")
         good = self.body([request], 1)
         self.old.requests(bytearray(good), "m", 1, [], None)
         for at in range(len(good)):
