@@ -1,6 +1,7 @@
 """Ensembles: optional inputs, batch dimensions and decoupled steps. The answers are Triton's."""
 
 import queue
+import re
 import threading
 
 import numpy as np
@@ -40,6 +41,13 @@ class TritonPythonModel:
                     [pb.Tensor(f"OUTPUT{o}", np.array([[10 * i + int(o)]], np.float32)) for o in outputs]))
             sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+BROKEN = """import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb.InferenceResponse(error=pb.TritonError("it broke")) for _ in requests]
+"""
 BOTH = {"INPUT0": "INPUT0", "INPUT1": "INPUT1"}
 OUT = {"OUTPUT0": "OUTPUT0", "OUTPUT1": "OUTPUT1"}
 
@@ -78,6 +86,8 @@ def server(tmp_path_factory):
           + ports("output", OUT), STREAM)
     between = {"OUTPUT0": "a", "OUTPUT1": "b"}
     after = {"INPUT0": "a", "INPUT1": "b"}
+    write(root, "fragile", head + ports("input", BOTH) + ports("output", OUT), BROKEN)
+    ensemble(root, "hollow", [("fragile", BOTH, OUT)], inputs="")
     ensemble(root, "chain", [("free", BOTH, between), ("free", after, OUT)])
     ensemble(root, "chain_strict", [("free", BOTH, between), ("strict", after, OUT)])
     ensemble(root, "directly_strict", [("strict", BOTH, OUT)])
@@ -118,6 +128,26 @@ def test_a_step_that_needs_an_input_fails_without_it_C047(server, model):
     answer = infer(server, model, "0")
     assert answer.status == 400
     assert answer.error.startswith(f"in ensemble '{model}', [request id: <id_unknown>] expected 2 inputs but got 1")
+
+
+def failures(server, model):
+    found = re.findall(r'nv_inference_request_failure\{model="%s",reason="(\w+)",version="1"\} (\d+)' % model,
+                       scrape(server))
+    return {reason: int(count) for reason, count in found if count != "0"}
+
+
+def test_E002_DV98_DV99_a_failed_request_of_an_ensemble_is_counted_once_in_each_model(server):
+    def fails(model):
+        stats = server.get(f"/v2/models/{model}/stats").json["model_stats"]
+        return stats[0]["inference_stats"]["fail"]["count"]
+
+    assert failures(server, "fragile") == failures(server, "hollow") == {}
+    for n in (1, 2, 3):
+        answer = infer(server, "hollow", "01")
+        assert (answer.status, answer.error) == (500, "in ensemble 'hollow', it broke")
+        assert failures(server, "fragile") == {"BACKEND": n}
+        assert failures(server, "hollow") == {"OTHER": n}
+        assert (fails("fragile"), fails("hollow")) == (n, n)
 
 
 def test_an_unbatched_ensemble_of_a_batching_model_is_a_batch_of_one_C045(server):
