@@ -108,6 +108,9 @@ type Traits struct {
 	// else to do (infer.Request.Client); Execute then returns early when that client is gone.
 	WaitsInline bool
 
+	// DeviceBlocking: the instances of the model on one GPU execute one after the other (Triton's execution policy).
+	DeviceBlocking bool
+
 	// ReportsExecutions and ReportsResponses: Spec.Reported is told of each, so the server does not count them itself.
 	ReportsExecutions, ReportsResponses bool
 }

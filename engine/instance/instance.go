@@ -43,6 +43,8 @@ type Set struct {
 	next sched.InstanceID
 	free []sched.InstanceID // of instances that have ended
 
+	devices *Limiter // one execution on each device, for instances that need that
+
 	current atomic.Pointer[[]*run] // a copy of runs, for Inline
 }
 
@@ -56,13 +58,13 @@ type run struct {
 	done  chan struct{}
 	ctx   context.Context // of its executions
 	turn  turn
-	slot  *Slot // in the rate limiter; nil: it runs as it likes
+	slots slots // which it holds while it executes
 }
 
 // Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is
 // closed again.
 func Start(ctx context.Context, o Options) (*Set, error) {
-	s := &Set{o: o}
+	s := &Set{o: o, devices: NewLimiter(nil)}
 	made, err := s.makeAll(ctx, o.Placements)
 	if err != nil {
 		return nil, err
@@ -73,9 +75,7 @@ func Start(ctx context.Context, o Options) (*Set, error) {
 
 // drop releases what was made of a run that never began.
 func (r *run) drop() (err error) {
-	if r.slot != nil {
-		r.slot.Leave()
-	}
+	r.slots.leave()
 	if r.inst != nil {
 		err = r.inst.Close()
 	}
@@ -87,10 +87,8 @@ func (s *Set) end(r *run) {
 	if b, ok := s.o.Batcher.(sched.Remover); ok {
 		b.Remove(r.id)
 	}
-	if r.slot != nil {
-		r.slot.Release()
-		r.slot.Leave()
-	}
+	r.slots.release()
+	r.slots.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = append(s.free, r.id)
@@ -187,9 +185,7 @@ func (s *Set) Close(ctx context.Context) {
 // rest waits until a passive instance is to be closed, and closes it.
 func (s *Set) rest(pull context.Context, r *run) {
 	<-pull.Done()
-	if r.slot != nil {
-		r.slot.Leave()
-	}
+	r.slots.leave()
 	s.mu.Lock()
 	s.free = append(s.free, r.id)
 	s.mu.Unlock()
@@ -205,8 +201,8 @@ func (s *Set) closeInstance(r *run) {
 // loop executes the batches of one instance under ctx, until pull ends or there are no more.
 func (s *Set) loop(pull, ctx context.Context, r *run) {
 	var gate *sched.Gate
-	if r.slot != nil {
-		gate = &sched.Gate{Pass: func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }}
+	if len(r.slots) > 0 {
+		gate = &sched.Gate{Pass: func(pull context.Context) error { return r.slots.acquire(pull, ctx.Done()) }}
 	}
 	series := s.series(r)
 	slice := newSlice(&s.o)
@@ -228,10 +224,10 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		switch {
 		case gate == nil:
 		case b != nil:
-			gate.Passed = r.slot.Renew()
+			gate.Passed = r.slots.renew()
 		default:
 			gate.Passed = false
-			r.slot.Release()
+			r.slots.release()
 		}
 		slice.yield()
 	}

@@ -25,6 +25,7 @@ import (
 // fake is a model whose instances run a function.
 type fake struct {
 	execute func(b *infer.Batch) error
+	traits  backend.Traits
 	mu      sync.Mutex
 	open    []string // guarded by mu: the instances that are open
 }
@@ -34,7 +35,7 @@ type fakeInstance struct {
 	name string
 }
 
-func (m *fake) Traits() backend.Traits { return backend.Traits{} }
+func (m *fake) Traits() backend.Traits { return m.traits }
 
 func (m *fake) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	if strings.HasSuffix(p.Name, "bad") {

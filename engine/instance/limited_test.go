@@ -14,9 +14,8 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// limitedSet is a set of n instances of a model whose executions take a millisecond, each counted in running.
-func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int, running, most *atomic.Int32) (Options,
-	*Set) {
+// startLimited starts a set of a model whose executions take a millisecond, each counted in running.
+func startLimited(t *testing.T, running, most *atomic.Int32, set func(*Options, *fake)) (Options, *Set) {
 	m := &fake{execute: func(b *infer.Batch) error {
 		now := running.Add(1)
 		defer running.Add(-1)
@@ -26,15 +25,23 @@ func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int
 		return answer(b)
 	}}
 	o := options(m)
-	o.Limiter = l
-	for i := range n {
-		o.Placements = append(o.Placements, backend.Placement{Name: fmt.Sprint("m_", i), RateLimiter: r})
-	}
+	set(&o, m)
 	s, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o, s
+}
+
+// limitedSet is such a set with n instances.
+func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int, running, most *atomic.Int32) (Options,
+	*Set) {
+	return startLimited(t, running, most, func(o *Options, _ *fake) {
+		o.Limiter = l
+		for i := range n {
+			o.Placements = append(o.Placements, backend.Placement{Name: fmt.Sprint("m_", i), RateLimiter: r})
+		}
+	})
 }
 
 // Instances of two models that each need all of a resource never execute at the same time. Every request is answered,
@@ -148,5 +155,103 @@ func TestPrioritiesOfTwoModels_C076(t *testing.T) {
 		second.Batcher.Close()
 		firstSet.Close(t.Context())
 		secondSet.Close(t.Context())
+	})
+}
+
+// The instances of a model whose backend blocks its device execute one after the other on each GPU, and in parallel
+// otherwise. Each execution takes the same time, so as many as can run together do.
+func TestInstancesOfABlockedDeviceTakeTurns_C067(t *testing.T) {
+	const gpu, cpu = inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_CPU
+	for _, tt := range []struct {
+		name   string
+		blocks bool
+		places []backend.Placement
+		r      *inferencepb.ModelRateLimiter
+		most   int32
+	}{
+		{"one GPU", true, []backend.Placement{{Kind: gpu}, {Kind: gpu}, {Kind: gpu}}, nil, 1},
+		{"two GPUs", true, []backend.Placement{{Kind: gpu}, {Kind: gpu, Device: 1}, {Kind: gpu, Device: 1}}, nil, 2},
+		{"CPU", true, []backend.Placement{{Kind: cpu}, {Kind: cpu}, {Kind: cpu}}, nil, 3},
+		{"another policy", false, []backend.Placement{{Kind: gpu}, {Kind: gpu}, {Kind: gpu}}, nil, 3},
+		{"with a rate limiter", true, []backend.Placement{{Kind: gpu}, {Kind: gpu}, {Kind: gpu, Device: 1}},
+			limits(1, global("R", 1)), 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var running, most atomic.Int32
+				l := NewLimiter([]Resource{{"R", 1, GlobalDevice}})
+				o, s := startLimited(t, &running, &most, func(o *Options, m *fake) {
+					m.traits.DeviceBlocking = tt.blocks
+					o.Limiter = l
+					for i, p := range tt.places {
+						p.Name, p.RateLimiter = fmt.Sprint("m_", i), tt.r
+						o.Placements = append(o.Placements, p)
+					}
+				})
+				var wg sync.WaitGroup
+				for range 30 {
+					q := infer.NewDetached()
+					q.BatchSize = 8 // fills a batch
+					if err := o.Batcher.Enqueue(q); err != nil {
+						t.Fatal(err)
+					}
+					wg.Go(func() {
+						defer q.Release()
+						if resp, err := q.Next(t.Context()); err != nil || resp.Err != nil {
+							t.Errorf("%+v, %v", resp, err)
+						}
+					})
+				}
+				wg.Wait()
+				o.Batcher.Close()
+				s.Close(t.Context())
+				if most.Load() != tt.most {
+					t.Errorf("%d executed at the same time, want %d", most.Load(), tt.most)
+				}
+				if uses := append(l.Uses(), s.devices.Uses()...); len(uses) > 0 {
+					t.Errorf("after all is closed there is %v", uses)
+				}
+			})
+		})
+	}
+}
+
+// An instance that is closed executes without waiting for its resources. It returns only what it holds.
+func TestAClosedInstanceReturnsNoResourceOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter([]Resource{{"R", 1, GlobalDevice}})
+		var holds, closed, waits *Slot
+		for _, slot := range []**Slot{&holds, &closed, &waits} {
+			var err error
+			if *slot, err = l.Join(limits(1, global("R", 1)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := holds.Acquire(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		var acquired atomic.Bool
+		go func() {
+			if err := waits.Acquire(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			acquired.Store(true)
+		}()
+		synctest.Wait()
+		over := make(chan struct{})
+		close(over)
+		if err := closed.Acquire(t.Context(), over); err != nil {
+			t.Fatal(err)
+		}
+		closed.Renew()
+		synctest.Wait()
+		if acquired.Load() {
+			t.Error("two hold the only resource")
+		}
+		holds.Release()
+		synctest.Wait()
+		if !acquired.Load() {
+			t.Error("the instance that waits does not get the resource")
+		}
 	})
 }

@@ -214,6 +214,9 @@ func (s *Slot) Renew() bool {
 	l := s.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !s.held { // it is closed, and executed nevertheless
+		return false
+	}
 	s.next = s.turn + s.priority
 	s.giveBack()
 	l.await(s)
@@ -270,6 +273,43 @@ func (l *Limiter) dispatch() {
 	})
 	for _, r := range l.resources {
 		r.wanted = false
+	}
+}
+
+// slots are those of an instance in several limiters. Their methods are those of a slot, for all of them.
+type slots []*Slot
+
+func (all slots) acquire(ctx context.Context, over <-chan struct{}) error {
+	for _, s := range all {
+		if err := s.Acquire(ctx, over); err != nil {
+			return err // the caller releases those that are held
+		}
+	}
+	return nil
+}
+
+// renew ends the turn in each limiter. It reports whether the next turn is the instance's own in all of them; otherwise
+// the instance holds nothing.
+func (all slots) renew() bool {
+	own := true
+	for _, s := range all {
+		own = s.Renew() && own
+	}
+	if !own {
+		all.release()
+	}
+	return own
+}
+
+func (all slots) release() {
+	for _, s := range all {
+		s.Release()
+	}
+}
+
+func (all slots) leave() {
+	for _, s := range all {
+		s.Leave()
 	}
 }
 

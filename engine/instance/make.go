@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
@@ -77,14 +78,26 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (r *run, err error)
 	return r, err
 }
 
+// wholeDevice is what instances take of their device if those of one device execute one after the other.
+var wholeDevice = &inferencepb.ModelRateLimiter{
+	Resources: []*inferencepb.ModelRateLimiter_Resource{{Name: "device", Count: 1}}}
+
 func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
 	r := &run{place: p, done: make(chan struct{})}
-	if s.o.Limiter != nil && p.RateLimiter != nil {
-		slot, err := s.o.Limiter.Join(p.RateLimiter, p.Device)
+	if p.Kind == inferencepb.ModelInstanceGroup_KIND_GPU && s.o.Model.Traits().DeviceBlocking && !p.Passive {
+		slot, err := s.devices.Join(wholeDevice, p.Device)
 		if err != nil {
 			return nil, err
 		}
-		r.slot = slot
+		r.slots = append(r.slots, slot)
+	}
+	// The device comes first: an instance that waits for it must not hold resources that other models need.
+	if s.o.Limiter != nil && p.RateLimiter != nil {
+		slot, err := s.o.Limiter.Join(p.RateLimiter, p.Device)
+		if err != nil {
+			return nil, errors.Join(err, r.drop())
+		}
+		r.slots = append(r.slots, slot)
 	}
 	inst, err := s.o.Model.NewInstance(ctx, p)
 	if err != nil {

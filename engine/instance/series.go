@@ -25,12 +25,12 @@ type series struct {
 	errs    []error
 }
 
-// series returns what executes series on a run, or nil if it cannot: an instance with a rate limiter asks for resources
+// series returns what executes series on a run, or nil if it cannot: an instance with slots asks for them
 // before each batch, and an execution of a decoupled model has no defined end.
 func (s *Set) series(r *run) *series {
 	inst, ok := r.inst.(backend.Series)
 	batcher, serial := s.o.Batcher.(sched.Serial)
-	if !ok || !serial || s.o.Decoupled || r.slot != nil {
+	if !ok || !serial || s.o.Decoupled || len(r.slots) > 0 {
 		return nil
 	}
 	return &series{s: s, r: r, inst: inst, batcher: batcher}

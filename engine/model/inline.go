@@ -36,7 +36,7 @@ type inlining struct {
 
 func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
 	traits := loaded.Traits()
-	if !traits.RunsInline && !traits.WaitsInline || cfg.GetModelTransactionPolicy().GetDecoupled() ||
+	if !traits.RunsInline && !traits.WaitsInline || traits.DeviceBlocking || cfg.GetModelTransactionPolicy().GetDecoupled() ||
 		cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}

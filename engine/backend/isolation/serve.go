@@ -116,7 +116,8 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 
 // separate returns the traits that a model in a process also has for the server.
 func separate(t backend.Traits) backend.Traits {
-	return backend.Traits{ReportsExecutions: t.ReportsExecutions, ReportsResponses: t.ReportsResponses}
+	return backend.Traits{ReportsExecutions: t.ReportsExecutions, ReportsResponses: t.ReportsResponses,
+		DeviceBlocking: t.DeviceBlocking}
 }
 
 // complete lets the backend complete a configuration, and returns it.

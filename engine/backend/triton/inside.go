@@ -235,9 +235,10 @@ func (m *model) Ready(context.Context) error {
 	return x.c.Ready()
 }
 
-// Traits implements backend.Model.
+// Traits implements backend.Model. As in Triton, the execution policy does not hold for models with sequences.
 func (m *model) Traits() backend.Traits {
-	return backend.Traits{ReportsExecutions: m.in.needs.executions, ReportsResponses: m.in.needs.responses}
+	return backend.Traits{ReportsExecutions: m.in.needs.executions, ReportsResponses: m.in.needs.responses,
+		DeviceBlocking: m.in.b.DeviceBlocking() && m.spec.Config.GetSequenceBatching() == nil}
 }
 
 // Close finalizes the model and the backend.

@@ -24,7 +24,7 @@ error TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *b, int *policy
   return NULL;
 }
 
-// Each instance has a process: all policies give the same executions.
+// The server follows the policy that is set before the model is loaded.
 error TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend *b, int policy) {
   b->policy = policy;
   return NULL;

@@ -72,6 +72,9 @@ func (b *Backend) Preferred() (groups []Group) {
 	return groups
 }
 
+// DeviceBlocking reports whether the backend has set the execution policy of one thread for each device.
+func (b *Backend) DeviceBlocking() bool { return b.c.policy == C.POLICY_DEVICE_BLOCKING }
+
 // Close finalizes the backend.
 func (b *Backend) Close() error { return goError(C.nt_backend_finalize(&b.l.entries, b.c)) }
 
