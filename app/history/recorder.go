@@ -40,7 +40,7 @@ type Listener struct {
 const (
 	// spanEvery is how often the spans of loaded versions are stored while there are requests or loads, and
 	// idleSpanEvery while there are none: each time writes to the disk. A crash shortens a span by up to that much.
-	spanEvery, idleSpanEvery = 15 * time.Second, 15 * time.Minute
+	spanEvery, idleSpanEvery = 15 * time.Second, time.Hour
 	// recentSeconds is how far Recent goes back. After as many seconds in which nothing happened, Run rests.
 	recentSeconds = 60
 	// SetBack is how far the clock must go back to count as set back. Then what was recorded lately is in the future.

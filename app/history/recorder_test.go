@@ -255,8 +255,8 @@ func TestSpansOfIdleVersionsAreSeldomStored(t *testing.T) {
 		if n, _ := pass(spanEvery + 2*time.Second); n != 1 {
 			t.Errorf("after a load, spans are stored %d times in %v, want once", n, spanEvery)
 		}
-		if n, _ := pass(time.Hour); n == 0 || n > 4 {
-			t.Errorf("without requests, spans are stored %d times in an hour, want one to four times", n)
+		if n, _ := pass(idleSpanEvery + 2*restEvery); n != 1 {
+			t.Errorf("without requests, spans are stored %d times in %v, want once", n, idleSpanEvery)
 		}
 		src.set(snapshot("a", 1, 1, 8))
 		n, last := pass(spanEvery + 2*time.Second)
