@@ -43,12 +43,12 @@ A cut download is resumed, also by the same command later. Where a model came fr
 server that serves the repository finds the model in poll mode; else use nereid load.
 `
 
-const defaultMost = 64 << 10 // MiB
+const defaultMaxMiB = 64 << 10
 
 type getter struct {
 	repository, name, sha256, python, dataDir, tokenFile string
 	replace, allowCode, asJSON, gallery                  bool
-	most                                                 int // MiB
+	maxMiB                                               int
 
 	gui    bool // the source is of a user of the GUI, not of the user who runs the program
 	env    *command.Env
@@ -62,7 +62,7 @@ func (o *getter) sections() []command.Section {
 		command.Opt("-r, --model-repository", "FOLDER", "where the model is put", &o.repository),
 		command.Opt("--name", "NAME", "the model's name; default: from the file", &o.name),
 		command.Opt("--sha256", "HEX", "what the SHA-256 of the download must be", &o.sha256),
-		command.Opt("--max-size", "MIB", "the largest download, and unpacked model; default 65536", &o.most),
+		command.Opt("--max-size", "MIB", "the largest download, and unpacked model; default 65536", &o.maxMiB),
 		command.Opt("--replace", "", "replaces a model of the name, which goes to the trash", &o.replace),
 		command.Opt("--data-dir", "FOLDER", "the server's data folder, with the trash; default as of nereid serve",
 			&o.dataDir),
@@ -78,7 +78,7 @@ func (o *getter) sections() []command.Section {
 
 // Run runs "nereid get".
 func Run(ctx context.Context, e *command.Env, args []string) int {
-	o := getter{env: e, python: "python3", most: defaultMost,
+	o := getter{env: e, python: "python3", maxMiB: defaultMaxMiB,
 		meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
 	flags := command.NewFlagSet("nereid get", o.sections())
 	err := flags.Parse(args)
@@ -93,7 +93,9 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 		err = errors.New("name a source; nereid get --help shows the use")
 	default:
 		o.source = flags.Arg(0)
-		if err = flags.Parse(flags.Args()[1:]); err == nil && flags.NArg() > 0 {
+		if err = flags.Parse(flags.Args()[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+			err = command.FlagError("nereid get", err)
+		} else if err == nil && flags.NArg() > 0 {
 			err = fmt.Errorf("unexpected argument %q; get one source at a time", flags.Arg(0))
 		}
 	}
@@ -200,7 +202,7 @@ func (o *getter) fromDisk() ([]staged, error) {
 		}
 		return o.arrange(filepath.Join(o.work.models(), "0"), path, beside, p)
 	}
-	area, err := staging.NewArea(filepath.Join(o.work.models(), "0"), staging.Limits{Bytes: o.bytes()})
+	area, err := staging.NewArea(filepath.Join(o.work.models(), "0"), staging.Limits{Bytes: o.maxBytes()})
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +215,11 @@ func (o *getter) fromDisk() ([]staged, error) {
 	return o.arrangeArea(area, filepath.Base(path), p)
 }
 
-func (o *getter) bytes() int64 { return int64(o.most) << 20 }
+func (o *getter) maxBytes() int64 { return int64(o.maxMiB) << 20 }
 
 // arrange makes a model folder of a file, and of the files that are named with it, by their paths beside it.
 func (o *getter) arrange(dir, file string, beside []string, p provenance) ([]staged, error) {
-	area, err := staging.NewArea(dir, staging.Limits{Bytes: o.bytes()})
+	area, err := staging.NewArea(dir, staging.Limits{Bytes: o.maxBytes()})
 	if err != nil {
 		return nil, err
 	}

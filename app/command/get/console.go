@@ -38,7 +38,7 @@ func (c *Console) Fetch(ctx context.Context, folder, source string,
 	progress func(file string, have, whole int64)) ([]api.DownloadedModel, error) {
 	var notes bytes.Buffer
 	o := getter{repository: folder, source: source, python: c.Python, dataDir: c.DataDir, gui: true,
-		most: defaultMost, allowCode: true,
+		maxMiB: defaultMaxMiB, allowCode: true,
 		env:   &command.Env{Lookup: os.LookupEnv, Stdout: &bytes.Buffer{}, Stderr: &notes},
 		meter: &meter{tell: progress}}
 	if err := o.get(ctx); err != nil {

@@ -335,7 +335,7 @@ func TestWheelsWithoutTheModelAreExplained(t *testing.T) {
 			if err := os.WriteFile(wheel, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			o := &getter{name: tt.name, most: 1 << 10, work: &workspace{dir: work}}
+			o := &getter{name: tt.name, maxMiB: 1 << 10, work: &workspace{dir: work}}
 			if err := os.Mkdir(o.work.models(), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -355,4 +355,14 @@ func FuzzPackageName(f *testing.F) {
 			t.Errorf("%q passes", s)
 		}
 	})
+}
+
+func TestAnUnknownOptionIsNamedWhereverItStands(t *testing.T) {
+	for _, args := range [][]string{{"--nosuch", "x.onnx"}, {"x.onnx", "--nosuch"}} {
+		status, text := run(t.Context(), t.TempDir(), args...)
+		const want = "unknown option -nosuch; nereid get --help lists the options"
+		if status != 1 || !strings.Contains(text, want) {
+			t.Errorf("nereid get %v: status %d, %q; want 1 and %q", args, status, text, want)
+		}
+	}
 }

@@ -102,7 +102,7 @@ func (o *getter) fromHub(ctx context.Context) ([]staged, error) {
 		return nil, err
 	}
 	h := &hub{getter: o, hubSource: source, endpoint: defaultHub, header: http.Header{}, client: download.NewClient(),
-		room: o.bytes()}
+		room: o.maxBytes()}
 	if v, ok := o.env.Lookup("HF_ENDPOINT"); ok && v != "" {
 		h.endpoint = strings.TrimRight(v, "/")
 	}

@@ -70,7 +70,7 @@ func (o *getter) fromRegistry(ctx context.Context) ([]staged, error) {
 			"oci:REGISTRY/NAME@sha256:DIGEST", o.source)
 	}
 	r := &registry{getter: o, host: m[1], name: m[2], client: download.NewClient(), header: http.Header{},
-		room: o.bytes()}
+		room: o.maxBytes()}
 	about, sum, err := r.manifest(ctx, cmp.Or(m[4], m[3], "latest"))
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (o *getter) fromRegistry(ctx context.Context) ([]staged, error) {
 		return nil, fmt.Errorf("the manifest has the SHA-256 %s, not %s of --sha256; nothing was kept", sum, o.sha256)
 	}
 	dir := filepath.Join(o.work.models(), "0")
-	area, err := staging.NewArea(dir, staging.Limits{Bytes: o.bytes()})
+	area, err := staging.NewArea(dir, staging.Limits{Bytes: o.maxBytes()})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (r *registry) layer(ctx context.Context, area *staging.Area, m manifest, l 
 		return nil // metadata
 	}
 	if l.Size > r.room {
-		return fmt.Errorf("%s has more than %d bytes; --max-size allows more", r.name, r.bytes())
+		return fmt.Errorf("%s has more than %d bytes; --max-size allows more", r.name, r.maxBytes())
 	}
 	file := filepath.Join(r.work.downloads(), strings.TrimPrefix(l.Digest, "sha256:"))
 	if err := r.download(ctx, "/blobs/"+l.Digest, file, r.room, ""); err != nil {

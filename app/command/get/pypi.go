@@ -83,7 +83,7 @@ func (o *getter) unpackWheel(ctx context.Context, wheel, name, only string, p pr
 	}
 	var all []staged
 	taken := map[string]bool{}
-	u := unzip{z: z, room: o.bytes()}
+	u := unzip{z: z, room: o.maxBytes()}
 	for i, m := range found {
 		if err := ctx.Err(); err != nil {
 			return nil, err

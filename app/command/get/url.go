@@ -25,7 +25,7 @@ func (o *getter) fromURL(ctx context.Context) ([]staged, error) {
 		return nil, fmt.Errorf("the URL of %s names no file", u.Host)
 	}
 	client := download.NewClient()
-	d := o.download(o.source, client, o.bytes())
+	d := o.download(o.source, client, o.maxBytes())
 	d.Shown = download.Plain(u)
 	file := filepath.Join(o.work.downloads(), name)
 	if err := d.To(ctx, file); err != nil {
@@ -39,7 +39,7 @@ func (o *getter) fromURL(ctx context.Context) ([]staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := o.bytes() - size
+	room := o.maxBytes() - size
 	for _, data := range beside {
 		at := *u
 		at.Path, at.RawPath = path.Join(path.Dir(u.Path), data), ""
