@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -52,7 +53,7 @@ func serving(t *testing.T, files map[string]string, change ...func(*console.Opti
 	return r
 }
 
-// settled waits until the load test of a model is over.
+// waitForLoadTest waits until the load test of a model is over.
 func waitForLoadTest(t *testing.T, r *rig, model string) api.LoadTest {
 	t.Helper()
 	for {
@@ -126,6 +127,7 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 		"too high":           {"good", api.StartLoadTest{From: 1, To: 2000, Step: 1999}, 400},
 		"too many levels":    {"good", api.StartLoadTest{From: 1, To: 65, Step: 1}, 400},
 		"no step":            {"good", api.StartLoadTest{From: 1, To: 1}, 400},
+		"too large a step":   {"good", api.StartLoadTest{From: 1, To: 1, Step: math.MaxInt}, 400},
 		"too short a window": {"good", api.StartLoadTest{From: 1, To: 1, Step: 1, WindowMs: 1}, 400},
 		"too large a batch":  {"good", api.StartLoadTest{From: 1, To: 1, Step: 1, Batch: 9}, 400},
 		"a decoupled model":  {"many", api.StartLoadTest{From: 1, To: 1, Step: 1}, 400},

@@ -92,7 +92,7 @@ func loadLevels(req *api.StartLoadTest) (levels []int, err error) {
 		req.WindowMs = 1000
 	}
 	switch {
-	case req.From < 1 || req.To < req.From || req.To > maxLoadLevel || req.Step < 1:
+	case req.From < 1 || req.To < req.From || req.To > maxLoadLevel || req.Step < 1 || req.Step > maxLoadLevel:
 		return nil, rest.Errorf(api.CodeInvalid, "levels from %d to %d by %d: want 1 to %d, upwards",
 			req.From, req.To, req.Step, maxLoadLevel)
 	case (req.To-req.From)/req.Step >= maxLoadLevels:
@@ -126,8 +126,7 @@ func (h *Handler) perfOptions(ctx context.Context, name string, req *api.StartLo
 		return o, errors.Join(err, c.Close())
 	}
 	if most := max(1, o.Model.MaxBatchSize); o.Batch < 1 || o.Batch > most {
-		err := rest.Errorf(api.CodeInvalid, "batch %d must be from 1 to max_batch_size, %d", o.Batch,
-			o.Model.MaxBatchSize)
+		err := rest.Errorf(api.CodeInvalid, "batch %d must be from 1 to %d", o.Batch, most)
 		return o, errors.Join(err, c.Close())
 	}
 	var inputs perf.InputOptions

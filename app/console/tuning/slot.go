@@ -16,7 +16,7 @@ type slot struct {
 }
 
 type job struct {
-	what     string // for people
+	what     string // what runs, for error texts
 	model    string
 	loadTest *api.LoadTest // nil for a tuning
 	tuning   *record       // nil for a load test
@@ -29,7 +29,7 @@ func (s *slot) claim(model, what string) (*job, error) {
 	defer s.mu.Unlock()
 	if s.job != nil {
 		return nil, rest.Errorf(api.CodeConflict,
-			"%s; two at a time would measure each other: wait for its end, or stop it", s.job.what)
+			"%s; wait for its end or stop it, because two at a time would distort each other's figures", s.job.what)
 	}
 	s.job = &job{model: model, what: "model " + rest.Quote(model) + " is being " + what}
 	return s.job, nil
