@@ -21,9 +21,3 @@ func FS() fs.FS {
 	}
 	return sub
 }
-
-// Built reports whether the page was there when the program was built.
-func Built() bool {
-	_, err := fs.Stat(FS(), "index.html")
-	return err == nil
-}

@@ -296,19 +296,19 @@ type instance struct {
 
 // Execute gives the library a batch, or each request alone if the model does not batch. It returns when all requests
 // are answered and released; for a decoupled model, when the library has taken them.
-func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
+func (x *instance) Execute(_ context.Context, b *infer.Batch) error {
 	if x.batched {
-		return x.run(ctx, b, b.Requests)
+		return x.run(b, b.Requests)
 	}
 	for i := range b.Requests {
-		if err := x.run(ctx, b, b.Requests[i:i+1]); err != nil {
+		if err := x.run(b, b.Requests[i:i+1]); err != nil {
 			b.Requests[i].Fail(err)
 		}
 	}
 	return nil
 }
 
-func (x *instance) run(ctx context.Context, b *infer.Batch, list []*infer.Request) error {
+func (x *instance) run(b *infer.Batch, list []*infer.Request) error {
 	var wait sync.WaitGroup
 	var done func()
 	if !x.requests.decoupled {

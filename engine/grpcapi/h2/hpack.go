@@ -57,7 +57,7 @@ func (e *encoder) headers(b []byte) []byte {
 	b = append(e.begin(b), 0x80|staticStatus200)
 	switch {
 	case e.plain:
-		b = appendPrefixed(b, 0x00, 4, staticContentType)
+		b = appendPrefixed(b, 4, staticContentType)
 		return appendText(b, grpcContentType)
 	case e.typeAt > 0:
 		return append(b, e.index(e.typeAt))
@@ -120,16 +120,16 @@ func appendField(b []byte, name, value string) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
-	return append(appendPrefixed(b, 0, 7, len(s)), s...)
+	return append(appendPrefixed(b, 7, len(s)), s...)
 }
 
-// appendPrefixed appends an integer with an n-bit prefix, RFC 7541 section 5.1.
-func appendPrefixed(b []byte, first byte, n, v int) []byte {
+// appendPrefixed appends an integer with an n-bit prefix, RFC 7541 section 5.1. The bits before the prefix are 0.
+func appendPrefixed(b []byte, n, v int) []byte {
 	limit := 1<<n - 1
 	if v < limit {
-		return append(b, first|byte(v))
+		return append(b, byte(v))
 	}
-	b = append(b, first|byte(limit))
+	b = append(b, byte(limit))
 	for v -= limit; v >= 0x80; v >>= 7 {
 		b = append(b, byte(v)|0x80)
 	}

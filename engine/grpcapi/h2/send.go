@@ -342,9 +342,9 @@ func (c *conn) sendHTTP(s *Stream, st *grpcstatus.Status) {
 	text := "this port serves gRPC: " + st.Message() + "\n"
 	from := len(c.out.b)
 	b := append(c.out.b, noHead[:]...)
-	b = appendPrefixed(c.enc.begin(b), 0x00, 4, staticStatus)
+	b = appendPrefixed(c.enc.begin(b), 4, staticStatus)
 	b = appendText(b, strconv.Itoa(s.req.http))
-	b = appendText(appendPrefixed(b, 0x00, 4, staticContentType), "text/plain; charset=utf-8")
+	b = appendText(appendPrefixed(b, 4, staticContentType), "text/plain; charset=utf-8")
 	c.out.b = c.enc.status(b, st)
 	c.sealHeaders(from, s.id, 0)
 	s.send.headersSent, s.send.end = true, st
