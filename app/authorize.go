@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -16,8 +17,7 @@ import (
 	"nereid/engine/httpapi"
 )
 
-// httpNeeds are the scopes that open a group of routes. Groups that are not here only read, or are no route: any token
-// opens them.
+// httpNeeds are the scopes that groups of routes need. For other groups, which only read, any token is enough.
 var httpNeeds = [...]access.Scope{
 	httpapi.Inference: access.Infer, httpapi.SharedMemory: access.Infer,
 	httpapi.ModelRepository: access.Control, httpapi.Trace: access.Control, httpapi.Logging: access.Control,
@@ -49,7 +49,7 @@ func refusalStatus(err error) int {
 
 const inferenceService = "/inference.GRPCInferenceService/"
 
-// grpcNeeds returns the scope that opens a call, as httpNeeds does.
+// grpcNeeds returns the scope that a call needs, as httpNeeds does.
 func grpcNeeds(method string) access.Scope {
 	call, ours := strings.CutPrefix(method, inferenceService)
 	switch {
@@ -84,13 +84,12 @@ func authorizeGRPC(tokens *access.Tokens) func(context.Context, string) error {
 }
 
 // guardPlain guards a server other than the inference server, such as the metrics. It checks the token, and the Host
-// header as the inference server does: a web site whose name resolves to this machine could otherwise read what it
-// serves.
+// header as the inference server does. Otherwise a web site whose name resolves to this machine could read the answers.
 func guardPlain(tokens *access.Tokens, hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !httpapi.HostAllowed(r.Host, hosts) {
-			http.Error(w, "this server is not called so; name it in --allowed-hosts if it should be",
-				http.StatusMisdirectedRequest)
+			text := fmt.Sprintf("the Host header %q is not a name of this server; add it with --allowed-hosts", r.Host)
+			http.Error(w, text, http.StatusMisdirectedRequest)
 			return
 		}
 		remote, _ := net.ResolveTCPAddr("tcp", r.RemoteAddr) // nil if it is no address, which counts as another machine

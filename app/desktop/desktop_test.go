@@ -168,10 +168,9 @@ func TestHandover(t *testing.T) {
 		}
 	}
 
-	// What an earlier program left points at nobody, or at somebody else.
+	// The file of a program that has ended may have an address where another program listens now.
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_,
-			_ = io.WriteString(w, "hello")
+		_, _ = io.WriteString(w, "hello")
 	}))
 	defer other.Close()
 	if err := host.Announce(dir, other.URL); err != nil {

@@ -38,8 +38,8 @@ func Plain(u *url.URL) string {
 	return shown.String()
 }
 
-// Digest returns the SHA-256 and the size of a file. If want is not empty, the former must be it; from names where that
-// was said.
+// Digest returns the SHA-256 and the size of a file. If want is not empty, another SHA-256 is an error, which names from
+// as the place where want was given.
 func Digest(file, want, from string) (sum string, size int64, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -58,7 +58,8 @@ func Digest(file, want, from string) (sum string, size int64, err error) {
 	return sum, size, nil
 }
 
-// NewClient returns a client that speaks http to this machine only, and not because another machine says so.
+// NewClient returns a client that follows redirects to https, or to http on this machine. It follows no redirect from
+// another machine to this one.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -117,7 +118,8 @@ type Download struct {
 	Most       int64  // bytes
 	More       string // the end of the error of a file that has more
 	Client     *http.Client
-	// Progress is told of the bytes of a file; whole is negative if it is not known. nil: nobody is.
+	// Progress, if not nil, is called with the bytes of a file that are there and those of the whole file. The latter
+	// is negative if it is not known.
 	Progress func(file string, have, whole int64)
 	// SHA256, if not empty, is the digest of the file, which the caller checks. The file is then continued from any
 	// URL, and may come from other machines without TLS.

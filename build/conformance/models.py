@@ -102,13 +102,7 @@ def write_sums(repo, name="sums", config="max_batch_size: 8\n"):
         helper.make_node("Add", ["INPUT0", "INPUT1"], ["OUTPUT0"]),
         helper.make_node("Sub", ["INPUT0", "INPUT1"], ["OUTPUT1"]),
     ]
-    python = (
-        "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
-        '            a, b = (pb.get_input_tensor_by_name(r, n).as_numpy() for n in ("INPUT0", "INPUT1"))\n'
-        '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", a + b), pb.Tensor("OUTPUT1", a - b)]))\n'
-        "        return out\n"
-    )
-    return add_model(repo, name, config, two, out, nodes, python)
+    return add_model(repo, name, config, two, out, nodes, SUM_PYTHON)
 
 
 def write_plus_version(repo, name="plus_version", config="", versions=(1,)):

@@ -10,6 +10,8 @@ from harness import REFERENCE, binary_body, deviates, tensor_input
 ROW = list(range(16))
 RAW = np.arange(16, dtype="<i4").tobytes()
 JSON_FAULT = deviates(500, 400)  # Triton reports invalid JSON of a client as an internal error
+
+
 def i32(name="INPUT0", shape=(1, 16), data=ROW, datatype="INT32", **more):
     return {**tensor_input(name, datatype, list(shape), data), **more}
 

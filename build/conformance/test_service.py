@@ -12,7 +12,7 @@ from harness import BINARY, REFERENCE, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="Triton knows no service manager")
 
-ROOMY = 60  # seconds, on a loaded machine
+LIMIT = 60  # seconds; the machine may be loaded
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def manager(tmp_path, monkeypatch):
     """The socket of a service manager, whose address a server finds in the environment."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind("\0nereid-test-%d" % os.getpid())
-        s.settimeout(ROOMY)
+        s.settimeout(LIMIT)
         monkeypatch.setenv("NOTIFY_SOCKET", "@nereid-test-%d" % os.getpid())
         monkeypatch.setenv("WATCHDOG_USEC", "400000")
         yield s
@@ -33,7 +33,7 @@ def next_state(manager):
     return state
 
 
-def test_a_service_manager_is_told_each_state(manager, tmp_path):
+def test_a_service_manager_is_notified_of_each_state(manager, tmp_path):
     file = tmp_path / "nereid.yaml"
     file.write_text("log-verbose: 0\nid: first\nexit-timeout-secs: 20\n")
     (tmp_path / "models").mkdir()
@@ -48,11 +48,11 @@ def test_a_service_manager_is_told_each_state(manager, tmp_path):
         assert next_state(manager) == "READY=1"
         assert server.get("/v2/logging").json["log_verbose_level"] == 3
         assert server.get("/v2").json["name"] == "first"
-        until(lambda: "restart the server for the new values of id" in server.log(), ROOMY, "no advice", server.log)
+        until(lambda: "restart the server for the new values of id" in server.log(), LIMIT, "no advice", server.log)
         file.write_text("log-verbos: 0\n")
         server.process.send_signal(signal.SIGHUP)
         assert next_state(manager).startswith("RELOADING=1") and next_state(manager) == "READY=1"
-        until(lambda: "did you mean log-verbose?" in server.log(), ROOMY, "no fault", server.log)
+        until(lambda: "did you mean log-verbose?" in server.log(), LIMIT, "no fault", server.log)
         assert server.get("/v2/logging").json["log_verbose_level"] == 3
         assert server.stop() == 0
         assert next_state(manager) == "STOPPING=1\nEXTEND_TIMEOUT_USEC=25000000"
@@ -76,14 +76,14 @@ class TritonPythonModel:
 
 
 def fed(manager):
-    """How often the watchdog was fed up to now."""
+    """Returns how often the watchdog was fed since the last read of the socket."""
     manager.setblocking(False)
     n = 0
     try:
         while True:
             n += manager.recv(4096) == b"WATCHDOG=1"
     except BlockingIOError:
-        manager.settimeout(ROOMY)
+        manager.settimeout(LIMIT)
         return n
 
 
@@ -110,17 +110,17 @@ def test_the_watchdog_is_fed_when_a_golden_request_was_answered(manager, tmp_pat
     watched(tmp_path)
     with Server(tmp_path / "models", tmp_path / "work", "--watchdog-model=watched") as server:
         feeds(manager)
-        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 2, ROOMY,
+        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 2, LIMIT,
               "the model is not asked", server.log)
         (tmp_path / "hang").touch()
-        until((tmp_path / "hangs").exists, ROOMY, "the model does not hang", server.log)
+        until((tmp_path / "hangs").exists, LIMIT, "the model does not hang", server.log)
         fed(manager)
-        until(lambda: "golden request of model 'watched'" in server.log(), ROOMY, "no warning", server.log)
+        until(lambda: "golden request of model 'watched'" in server.log(), LIMIT, "no warning", server.log)
         assert server.get("/v2/health/live").status == 200
         assert fed(manager) == 0, server.log()
         (tmp_path / "wrong").touch()
         (tmp_path / "hang").unlink()
-        until(lambda: "element 0 is 3, want 2" in server.log(), ROOMY, "no difference is seen", server.log)
+        until(lambda: "element 0 is 3, want 2" in server.log(), LIMIT, "no difference is seen", server.log)
         assert fed(manager) == 0, server.log()
         (tmp_path / "wrong").unlink()
         feeds(manager)
@@ -136,10 +136,10 @@ def test_the_watchdog_is_fed_while_its_model_is_not_in_service(manager, tmp_path
         assert "the watchdog is fed without an inference" in server.log() and "no golden request" in server.log()
         (tmp_path / "a.json").rename(tmp_path / "models/watched/golden/a.json")
         assert server.post("/v2/repository/models/watched/unload", {}).status == 200
-        until(lambda: "'watched' has no available versions" in server.log(), ROOMY, "no reason", server.log)
+        until(lambda: "'watched' has no available versions" in server.log(), LIMIT, "no reason", server.log)
         feeds(manager)
         assert server.post("/v2/repository/models/watched/load", {}).status == 200
-        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 0, ROOMY,
+        until(lambda: server.get("/v2/models/watched/stats").json["model_stats"][0]["inference_count"] > 0, LIMIT,
               "the model is not asked", server.log)
         feeds(manager)
 

@@ -10,7 +10,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// volume is a strategy that lets a batch have at most so many bytes of inputs, as one in a library would count them.
+// volume is a strategy that limits the bytes of inputs in a batch. It counts them as a strategy in a library does.
 type volume struct {
 	t     *testing.T
 	most  int
@@ -34,7 +34,7 @@ func (v *volume) Include(begin bool, requests []*infer.Request) int {
 	if begin {
 		v.bytes = 0
 	} else if !v.open {
-		v.t.Error("a batch goes on that did not begin")
+		v.t.Error("Include extends a batch that has not begun")
 	}
 	v.open = true
 	for i, r := range requests {
@@ -48,7 +48,7 @@ func (v *volume) Include(begin bool, requests []*infer.Request) int {
 
 func (v *volume) End() {
 	if !v.open {
-		v.t.Error("a batch ends that did not begin")
+		v.t.Error("End without a batch that has begun")
 	}
 	v.open = false
 }

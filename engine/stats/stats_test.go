@@ -2,6 +2,7 @@ package stats
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,8 +56,8 @@ func (s *served) run(fail func(i int) error, rows ...int) {
 	}
 }
 
-// add checks that a snapshot's numbers agree with each other.
-func add(t *testing.T, s *Snapshot) {
+// checkSums checks that the counters of a snapshot agree with each other.
+func checkSums(t *testing.T, s *Snapshot) {
 	t.Helper()
 	executions, failures := uint64(0), uint64(0)
 	for i, b := range s.Batches {
@@ -105,20 +106,20 @@ func TestCountersAddUp_B063(t *testing.T) {
 			tt.do(s)
 			var got Snapshot
 			s.v.Snapshot(&got)
-			add(t, &got)
+			checkSums(t, &got)
 			var sizes []uint64
 			for _, b := range got.Batches {
 				sizes = append(sizes, b.Size)
 			}
 			if got.Success.Count != tt.success || got.Fail.Count != tt.fail || got.Inferences != tt.inferences ||
-				got.Executions != tt.executions || len(sizes) != len(tt.sizes) || got.Pending != 0 {
+				got.Executions != tt.executions || !slices.Equal(sizes, tt.sizes) || got.Pending != 0 {
 				t.Errorf("%+v with batch sizes %v; want %+v", got.Counters, sizes, tt)
 			}
 		})
 	}
 }
 
-// G1: snapshots during requests are consistent, and their numbers never decrease.
+// Snapshots during requests are consistent, and their numbers never decrease.
 func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 	g := NewRegistry(Detail{})
 	s := &served{v: g.Version("m", 1), reason: BackendFailure}
@@ -146,7 +147,7 @@ func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 		default:
 		}
 		all = g.Snapshots(all)
-		add(t, &all[0])
+		checkSums(t, &all[0])
 		if now := &all[0]; now.Success.Count < last.Success.Count || now.Fail.Count < last.Fail.Count ||
 			now.Executions < last.Executions {
 			t.Errorf("counters fell: %+v after %+v", now.Counters, last)

@@ -1,4 +1,6 @@
-// Package convert makes ONNX models of models of other frameworks, and other ONNX models of ONNX models, and compares
-// the new model with the one before. The work is done by Python programs (folder python) in environments that are
-// installed on demand; this package chooses them, reads their report, and writes the model folder.
+// Package convert converts models of other frameworks to ONNX, and ONNX models to a lower precision. It compares the
+// outputs of the new model with those of the original.
+//
+// Python programs (folder python) do the work, in environments that are installed on demand. This package chooses the
+// program and the environment, reads the program's report, and writes the model folder.
 package convert

@@ -15,8 +15,8 @@ import (
 // ErrNotInstalled is the error of Measure if the converters are not there. A measurement installs nothing.
 var ErrNotInstalled = errors.New("the converters are not installed; nereid convert installs them")
 
-// Measure makes a model of an ONNX file with numbers of another precision, "fp16" or "int8", compares the two, and
-// removes what it made. Rows are the tensors of the model's saved requests, else made ones.
+// Measure converts an ONNX file to another precision, "fp16" or "int8", and compares the outputs of both models. It
+// keeps no file. The inputs are those of the model's saved requests, or generated ones if there are none.
 func Measure(ctx context.Context, e *command.Env, dataDir, file, target string) (r api.ParityReport, err error) {
 	dataDir, err = options.CommandDataDir(dataDir, e.Lookup)
 	if err != nil {

@@ -111,15 +111,15 @@ def write(path: pathlib.Path, inputs: list[Tensor], outputs: list[Tensor], toler
 
 
 def _join_lists(text: str) -> str:
-    lines, out, depth = text.split("\n"), [], None
-    for line in lines:
+    out, in_list = [], False
+    for line in text.split("\n"):
         s = line.strip()
-        if depth is not None:
+        if in_list:
             out[-1] += s if s.startswith("]") else s + (" " if s.endswith(",") else "")
             if s.startswith("]"):
-                depth = None
+                in_list = False
         elif s.startswith(('"data": [', '"shape": [')) and not s.endswith(("],", "]")):
-            depth = len(line)
+            in_list = True
             out.append(line)
         else:
             out.append(line)

@@ -4,7 +4,7 @@ import "time"
 
 // The times of restarts; see Restarts. None is on the path of a request.
 const (
-	secondWait   = 200 * time.Millisecond
+	shortestWait = 200 * time.Millisecond
 	longestWait  = 30 * time.Second
 	healthyAfter = time.Minute
 )
