@@ -40,6 +40,10 @@ func commands() []command.Command {
 		{Names: []string{"list"}, Args: "[options]", Run: terminal.List, Help: "list the models of a server"},
 		{Names: []string{"load"}, Args: "MODEL ...", Run: terminal.Load, Help: "load models of a server"},
 		{Names: []string{"unload"}, Args: "MODEL ...", Run: terminal.Unload, Help: "unload models of a server"},
+		{Names: []string{"remove"}, Args: "MODEL ...", Run: terminal.Remove,
+			Help: "move models of a server to its trash"},
+		{Names: []string{"status"}, Args: "[options]", Run: terminal.Status,
+			Help: "say whether a server is live and ready"},
 		{Names: []string{"infer"}, Args: "MODEL ...", Run: terminal.Infer,
 			Help: "send a request with numbers, texts, images or files; see nereid infer --help"},
 		{Names: []string{"stats"}, Args: "[MODEL]", Run: terminal.Stats, Help: "print requests and times of models"},
@@ -58,8 +62,8 @@ func commands() []command.Command {
 			Help: "find every fault of model repositories; see nereid validate --help"},
 		{Names: []string{"inspect"}, Args: "...", Run: inspectModel,
 			Help: "say what is in an ONNX model and where its time goes; see nereid inspect --help"},
-		{Names: []string{"config"}, Args: "generate|show", Run: admin.Config,
-			Help: "write a config.pbtxt from a model, or show the options; see nereid config --help"},
+		{Names: []string{"config"}, Args: "get|generate|show", Run: showConfig,
+			Help: "print a served model's configuration, write one, or show the options; see nereid config --help"},
 		{Names: []string{"perf"}, Args: "...", Run: perfcmd.Run,
 			Help: "measure a server under load; see nereid perf --help"},
 		{Names: []string{"tune"}, Args: "...", Run: tune,
@@ -92,6 +96,13 @@ func serveNow(ctx context.Context, e *command.Env, args []string) int {
 
 func tune(ctx context.Context, e *command.Env, args []string) int {
 	return tunecmd.Run(ctx, e, tuneProgram(), args)
+}
+
+func showConfig(ctx context.Context, e *command.Env, args []string) int {
+	if len(args) > 0 && args[0] == "get" {
+		return terminal.GetConfig(ctx, e, args[1:])
+	}
+	return admin.Config(ctx, e, args)
 }
 
 func complete(ctx context.Context, e *command.Env, args []string) int {

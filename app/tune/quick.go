@@ -3,7 +3,6 @@ package tune
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -40,7 +39,7 @@ func (c *climb) run() error {
 		return err
 	}
 	if c.best.Failed != "" {
-		return fmt.Errorf("the present configuration cannot be measured: %s", c.best.Failed)
+		return errors.New(Unmeasured(c.best.Failed))
 	}
 	if _, err = c.tryAxis(c.load()); err != nil {
 		return err
@@ -60,6 +59,11 @@ func (c *climb) run() error {
 			return err
 		}
 	}
+}
+
+// Unmeasured says that there is nothing to compare with. failed is why, of the present configuration's Measurement.
+func Unmeasured(failed string) string {
+	return "the present configuration cannot be measured: " + failed
 }
 
 // tryUsual tries what is often best: instances and threads whose product is the number of cores, no batching, and large

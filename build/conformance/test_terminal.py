@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import pty
 import shutil
 import subprocess
 import threading
@@ -151,6 +152,46 @@ def test_the_log_is_followed(server, tmp_path):
     assert follow.wait(30) == 0
 
 
+def answered(server, answer, *argv):
+    """Runs a command on a terminal on which somebody types an answer. Returns the exit status."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, answer)  # the terminal keeps it until the command reads
+        return subprocess.run([BINARY, *argv], stdin=theirs, capture_output=True, timeout=60,
+                              env={**os.environ, "NEREID_URL": server.http}).returncode
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_f049_a_model_is_removed_after_a_question(server, tmp_path):
+    repo = tmp_path / "models"
+    for name in "half", "words", "many":
+        shutil.copytree(server.repositories[0] / name, repo / name)
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=*") as s:
+        remove = ["remove", "--ui-url", s.ui]
+        assert "this needs --yes" in run(s, *remove, "half", code=1, stdin="y\n")
+        assert answered(s, b"n\n", *remove, "half") == 1 and (repo / "half").is_dir()
+        assert answered(s, b"y\n", *remove, "half") == 0 and not (repo / "half").exists()
+        gone = json.loads(run(s, *remove, "--yes", "--json", "words"))
+        assert gone["model"] == "words" and gone["from"] == str(repo / "words")
+        assert (tmp_path / "data/trash" / gone["id"] / "model/1/model.onnx").is_file()
+        assert run(s, "list", "-q", "--ready").split() == ["many"]
+        assert "error: words: " in run(s, *remove, "--yes", "words", code=1)
+        assert "name the GUI of the server" in run(s, "remove", "--yes", "many", code=1)
+        assert (repo / "many").is_dir()
+
+
+def test_f049_status_and_configuration_of_a_model_are_printed(server):
+    status = json.loads(run(server, "status", "--json"))
+    assert status["live"] and status["ready"] and "model_configuration" in status["extensions"]
+    text = run(server, "config", "get", "vector")
+    assert 'name: "vector"' in text and "TYPE_FP32" in text
+    config = json.loads(run(server, "config", "get", "vector", "--json", "-x", "1"))
+    assert config == server.get("/v2/models/vector/config").json
+    assert "unknown model: 'nosuch'" in run(server, "config", "get", "nosuch", code=1)
+
+
 def test_a_token_is_sent_and_no_server_is_explained(tmp_path, server):
     repo = tmp_path / "models"
     shutil.copytree(server.repositories[0] / "half", repo / "half")
@@ -166,7 +207,7 @@ def test_a_token_is_sent_and_no_server_is_explained(tmp_path, server):
 
 
 class Plain(http.server.BaseHTTPRequestHandler):
-    """KServe v2 as its specification has it: no extension, and JSON only."""
+    """KServe v2 as its specification has it: no extension, and JSON only. It is live and never ready."""
 
     def log_message(self, *_):
         pass
@@ -179,10 +220,12 @@ class Plain(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
-        known = {"/v2": {"name": "plain", "version": "1.2", "extensions": []},
+        known = {"/v2/health/live": {"live": True}, "/v2": {"name": "plain", "version": "1.2", "extensions": []},
                  "/v2/models/double": {"name": "double", "versions": ["1"], "platform": "", "inputs": [
                      {"name": "x", "datatype": "FP32", "shape": [-1, 2]}], "outputs": [
                      {"name": "y", "datatype": "FP32", "shape": [-1, 2]}]}}
+        if self.path == "/v2/health/ready":
+            return self.reply(400, {})
         found = known.get(self.path)
         self.reply(200 if found else 404, found or {"error": "Not Found"})
 
@@ -208,9 +251,13 @@ def plain():
 def test_a_plain_kserve_server_infers_and_what_it_lacks_is_named(plain):
     assert infer(plain, "double", "-i", "x=[[1,2],[3,4]]")["y"].tolist() == [[2, 4], [6, 8]]
     for argv, extension in {("list",): "model_repository", ("load", "double"): "model_repository",
-                            ("stats",): "statistics", ("top", "-n=1"): "statistics"}.items():
+                            ("stats",): "statistics", ("top", "-n=1"): "statistics",
+                            ("config", "get", "double"): "model_configuration"}.items():
         assert f'(plain 1.2) has no extension "{extension}", which this command needs' in run(plain, *argv, code=1)
-    assert "only Nereid has one" in run(plain, "logs", "--ui-url", plain, code=1)
+    for argv in ("logs",), ("remove", "--yes", "double"):
+        assert "only Nereid has one" in run(plain, *argv, "--ui-url", plain, code=1)
+    text = run(plain, "status", code=1)
+    assert "plain  1.2      true  false" in text and "error: the server is not ready" in text
     assert "--metrics-url" in run(plain, "metrics", "--metrics-url", plain, code=1)
 
 
@@ -221,7 +268,8 @@ def test_shells_complete_commands_options_and_models(server):
     assert completed("li") == ["licenses", "link", "list"]
     assert "--model-version" in completed("infer", "--") and "--model-repository" in completed("serve", "--model-r")
     assert completed("perf", "--percent") == ["--percentile"]
-    assert completed("load", "v") == ["vector"]
+    assert completed("load", "v") == completed("remove", "v") == completed("config", "get", "v") == ["vector"]
+    assert completed("config", "") == ["generate", "get", "show"]
     assert completed("infer", "-u", "127.0.0.1:1", "v") == []
     assert completed("completion", "") == ["bash", "fish", "zsh"]
     for shell in "bash", "zsh", "fish":

@@ -31,11 +31,14 @@ Prints a line for each fault: file:line:column: what is wrong; how to fix it. Th
 an error in its files (warnings do not count), 1 if one has, 2 if the command itself is wrong.
 `
 
-const configUsage = `Writes configurations from model files, and shows the options of the server.
+const configUsage = `Prints and writes configurations of models, and shows the options of the server.
 
 Usage:
+  nereid config get MODEL [--json] [--url=<server>]
   nereid config generate [--output=<file>] [--data-dir=<folder>] FILE|FOLDER
   nereid config show [options of nereid serve]
+
+get prints the configuration that a server uses for a model; see nereid config get --help.
 
 FOLDER is a model folder, whose config.pbtxt is completed from its newest version, or a version folder. FILE is a model
 file. The configuration goes to standard output, or to a new file.
@@ -162,7 +165,7 @@ func Config(ctx context.Context, e *command.Env, args []string) int {
 		return status
 	}
 	if args[0] != "generate" || flags.NArg() != 1 {
-		fmt.Fprint(e.Stderr, "error: nereid config wants show, or generate and one file or folder\n\n"+configUsage)
+		fmt.Fprint(e.Stderr, "error: nereid config wants show, get and a model, or generate and one file or folder\n\n"+configUsage)
 		return 2
 	}
 	o, closeBackends, err := backends.OpenInspection(*dataDir, e.Lookup)

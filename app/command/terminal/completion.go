@@ -92,8 +92,12 @@ func Complete(ctx context.Context, e *command.Env, all []command.Command, words 
 		if all[i].Run(ctx, &quiet, []string{"--help"}) == 0 {
 			candidates = longOption.FindAllString(help.String(), -1)
 		}
-	case slices.Contains([]string{"load", "unload", "infer", "stats", "top"}, words[0]):
+	case slices.Contains([]string{"load", "unload", "remove", "infer", "stats", "top"}, words[0]):
 		candidates = models(ctx, e, words[1:])
+	case words[0] == "config" && len(words) == 2:
+		candidates = []string{"generate", "get", "show"}
+	case words[0] == "config" && words[1] == "get":
+		candidates = models(ctx, e, words[2:])
 	}
 	return printCandidates(e.Stdout, last, candidates)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"nereid/app/command"
+	"nereid/app/console/api"
 	"nereid/engine/client"
 )
 
@@ -151,10 +152,16 @@ func (s *session) beside(given, port string) string {
 
 // get reads a resource that is not part of KServe v2. what names it in errors.
 func (s *session) get(ctx context.Context, address, what, option string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	return s.call(ctx, http.MethodGet, address, what, option)
+}
+
+// call is get for any method.
+func (s *session) call(ctx context.Context, method, address, what, option string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, err
 	}
+	req.Header.Set("X-Nereid", "1") // the GUI's interface wants it in a request that changes something
 	if s.token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
@@ -171,10 +178,11 @@ func (s *session) get(ctx context.Context, address, what, option string) ([]byte
 	case resp.StatusCode == http.StatusUnauthorized:
 		return nil, fmt.Errorf("%s needs a token: give one with --token or NEREID_TOKEN (%s)", what, address)
 	case resp.StatusCode != http.StatusOK:
-		var e struct {
-			Error string `json:"error"`
-		}
-		if json.Unmarshal(body, &e) == nil && e.Error != "" {
+		var e api.Error
+		switch err := json.Unmarshal(body, &e); {
+		case err == nil && e.Code != "": // the GUI's interface refuses
+			return nil, errors.New(e.Error)
+		case err == nil && e.Error != "":
 			return nil, fmt.Errorf("%s: %s; %s names its address", what, e.Error, option)
 		}
 		return nil, fmt.Errorf("%s: %s answers %s; give its address with %s", what, address, resp.Status, option)

@@ -73,7 +73,7 @@ func (r *result) gains() (gains []Gain) {
 		switch {
 		case m.Failed != "":
 		case was.Failed != "":
-			g.Failed = "the present configuration cannot be measured: " + was.Failed
+			g.Failed = tune.Unmeasured(was.Failed)
 		default:
 			g.Stable = was.Stable && now.Stable
 			g.Rate, g.P99 = now.Throughput/was.Throughput, now.Of(tune.LatencyP99)/was.Of(tune.LatencyP99)
