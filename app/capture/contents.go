@@ -16,10 +16,13 @@ type Contents struct {
 	Model  string `json:"model"`
 	Error  string `json:"error,omitempty"`
 	// ErrorLeftOut is "rule" if the request failed and its error may quote what a rule left out.
-	ErrorLeftOut string      `json:"errorLeftOut,omitempty"`
-	Inputs       []Tensor    `json:"inputs"`
-	Outputs      []Tensor    `json:"outputs"` // of the final response
-	Parameters   []Parameter `json:"parameters,omitempty"`
+	ErrorLeftOut string   `json:"errorLeftOut,omitempty"`
+	Inputs       []Tensor `json:"inputs"`
+	// Outputs are those of all responses. An output of several responses is joined; see tensor.JoinShapes.
+	Outputs []Tensor `json:"outputs"`
+	// Responses counts them, without an empty one at the end; 0: an older program wrote it.
+	Responses  int         `json:"responses,omitempty"`
+	Parameters []Parameter `json:"parameters,omitempty"`
 	// Sequence: it belongs to a sequence of requests.
 	Sequence bool `json:"sequence,omitempty"`
 }
@@ -61,11 +64,10 @@ func (s *Settings) leaves(name string) bool {
 // withoutSlash lets a "*" of path.Match stand for a whole name that has slashes.
 func withoutSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
-// contentsOf copies what s lets be captured. It returns the bytes of the tensors.
-func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Contents, size int64) {
+// contentsOf copies what s lets be captured of a request. It returns the bytes of the tensors.
+func (s *Settings) contentsOf(r *infer.Request) (c *Contents, size int64) {
 	c = &Contents{Sequence: r.Correlation != infer.CorrelationID{}}
-	c.Inputs = s.copyOf(r.Inputs, &size)
-	c.Outputs = s.copyOf(resp.Outputs, &size)
+	c.Inputs = s.add(nil, r.Inputs, &size)
 	for _, p := range r.Parameters {
 		q := Parameter{Name: strings.Clone(p.Name)}
 		if s.leaves(q.Name) {
@@ -75,12 +77,20 @@ func (s *Settings) contentsOf(r *infer.Request, resp *infer.Response) (c *Conten
 		}
 		c.Parameters = append(c.Parameters, q)
 	}
+	return c, size
+}
+
+// addResponse copies what s lets be captured of a response.
+func (s *Settings) addResponse(c *Contents, resp *infer.Response, size *int64) {
+	if !resp.Empty {
+		c.Responses++
+	}
+	c.Outputs = s.add(c.Outputs, resp.Outputs, size)
 	if resp.Err != nil && c.ruled() {
 		c.ErrorLeftOut = ByRule
 	} else if resp.Err != nil {
 		c.Error = resp.Err.Error()
 	}
-	return c, size
 }
 
 // ruled reports whether a rule left out something of the request.
@@ -89,26 +99,42 @@ func (c *Contents) ruled() bool {
 		slices.ContainsFunc(c.Parameters, func(p Parameter) bool { return p.LeftOut == ByRule })
 }
 
-// copyOf copies tensors until their bytes would be more than s.MaxBytes.
-func (s *Settings) copyOf(all []tensor.Tensor, size *int64) []Tensor {
-	out := make([]Tensor, len(all))
+// add copies tensors until their bytes would be more than s.MaxBytes. One that is there already is joined.
+func (s *Settings) add(to []Tensor, all []tensor.Tensor, size *int64) []Tensor {
 	for i := range all {
 		t := &all[i]
-		out[i] = Tensor{Name: strings.Clone(t.Name), DataType: t.DataType.String(),
-			Shape: append([]int64{}, t.Shape...)}
-		switch n := int64(t.Size()); {
-		case s.leaves(t.Name):
-			out[i].LeftOut = ByRule
-		case t.OnDevice() != nil:
-			out[i].LeftOut = OnGPU
-		case *size+n > s.MaxBytes:
-			out[i].LeftOut = BySize
-		default:
-			out[i].Data = append([]byte{}, t.Data...)
-			*size += n
+		at := slices.IndexFunc(to, func(x Tensor) bool { return x.Name == t.Name })
+		if at < 0 {
+			at = len(to)
+			to = append(to, Tensor{Name: strings.Clone(t.Name), DataType: t.DataType.String(),
+				Shape: append([]int64{}, t.Shape...)})
+		} else {
+			to[at].Shape = tensor.JoinShapes(to[at].Shape, t.Shape)
 		}
+		if to[at].LeftOut == "" {
+			to[at].LeftOut = s.leavesOut(t, *size)
+		}
+		if to[at].LeftOut != "" {
+			to[at].Data = nil
+			continue
+		}
+		to[at].Data = append(to[at].Data, t.Data...)
+		*size += int64(t.Size())
 	}
-	return out
+	return to
+}
+
+// leavesOut returns why a tensor is not kept of a request that has size bytes; empty if it is.
+func (s *Settings) leavesOut(t *tensor.Tensor, size int64) string {
+	switch {
+	case s.leaves(t.Name):
+		return ByRule
+	case t.OnDevice() != nil:
+		return OnGPU
+	case size+int64(t.Size()) > s.MaxBytes:
+		return BySize
+	}
+	return ""
 }
 
 func valueOf(p infer.Parameter) any {

@@ -80,9 +80,14 @@ type Options struct {
 type Recorder struct {
 	o       Options
 	active  atomic.Pointer[map[string]*capture] // of the models that are captured
-	queue   chan sample
+	queue   chan *sample
 	changed chan struct{} // for Run: mu's state has changed
 	waiting sync.Map      // has the IDs of what is in the queue
+
+	streams struct { // requests of decoupled models that have a response, and not the final one
+		sync.Mutex
+		open map[int64]*sample // by the ID of the record
+	}
 
 	mu      sync.Mutex // guards the following, and the files
 	models  map[string]*capture
@@ -106,8 +111,9 @@ type sample struct {
 
 // New makes a Recorder with the settings of the store. Captures whose time is not over go on.
 func New(ctx context.Context, o Options) (*Recorder, error) {
-	r := &Recorder{o: o, queue: make(chan sample, queueLength), changed: make(chan struct{}, 1),
+	r := &Recorder{o: o, queue: make(chan *sample, queueLength), changed: make(chan struct{}, 1),
 		models: map[string]*capture{}, folders: folders{root: o.Folder}}
+	r.streams.open = map[int64]*sample{}
 	all, err := o.Store.Settings(ctx)
 	if err != nil {
 		return nil, err
@@ -142,6 +148,7 @@ func (r *Recorder) update() (next time.Time) {
 		}
 	}
 	r.active.Store(&active)
+	r.dropStreams(active) // after Store, so that none is opened for an old capture after this
 	if len(active) == 0 {
 		r.o.Log.SetOffer(nil)
 	} else {
@@ -150,31 +157,81 @@ func (r *Recorder) update() (next time.Time) {
 	return next
 }
 
-// offer copies a request that is to be captured. It does not block.
+// offer copies a request that is to be captured, and its response. It does not block.
 func (r *Recorder) offer(id int64, req *infer.Request, resp *infer.Response) {
+	if n, _ := req.Answers(); n > 0 || !resp.Final {
+		r.offerStreamed(id, req, resp, n == 0)
+	} else if s := r.begin(id, req); s != nil {
+		s.capture.addResponse(s.contents, resp, &s.size)
+		r.enqueue(s)
+	}
+}
+
+// offerStreamed is offer for a request with several responses. It is enqueued with the final one.
+func (r *Recorder) offerStreamed(id int64, req *infer.Request, resp *infer.Response, first bool) {
+	r.streams.Lock()
+	defer r.streams.Unlock()
+	s := r.streams.open[id]
+	if s == nil && first {
+		s = r.begin(id, req)
+	}
+	if s == nil {
+		return
+	}
+	s.capture.addResponse(s.contents, resp, &s.size)
+	if !resp.Final {
+		r.streams.open[id] = s
+		return
+	}
+	delete(r.streams.open, id)
+	r.enqueue(s)
+}
+
+// begin copies a request that is to be captured, and reserves memory for its tensors. It returns nil if it is not to be
+// captured, or is dropped.
+func (r *Recorder) begin(id int64, req *infer.Request) *sample {
 	model := req.ModelName
 	if req.Served != nil {
 		model = req.Served.Name()
 	}
 	c := (*r.active.Load())[model]
 	if c == nil {
-		return
+		return nil
 	}
 	if len(r.queue) == cap(r.queue) || r.o.Memory.Take(c.MaxBytes, 0) != nil {
 		c.counts.dropped.Add(1)
-		return
+		return nil
 	}
-	s := sample{capture: c}
-	s.contents, s.size = c.contentsOf(req, resp)
-	s.contents.ID, s.contents.TimeUS, s.contents.Model = id, time.Now().UnixMicro(), model
+	s := &sample{capture: c}
+	s.contents, s.size = c.contentsOf(req)
+	s.contents.ID, s.contents.Model = id, model
+	return s
+}
+
+// enqueue hands a request that has its final response to Run, or drops it.
+func (r *Recorder) enqueue(s *sample) {
+	c := s.capture
+	s.contents.TimeUS = time.Now().UnixMicro()
 	r.o.Memory.Give(c.MaxBytes - s.size)
-	r.waiting.Store(id, nil)
+	r.waiting.Store(s.contents.ID, nil)
 	select {
 	case r.queue <- s:
 	default:
-		r.waiting.Delete(id)
+		r.waiting.Delete(s.contents.ID)
 		r.o.Memory.Give(s.size)
 		c.counts.dropped.Add(1)
+	}
+}
+
+// dropStreams drops the open requests of captures that are not active any more.
+func (r *Recorder) dropStreams(active map[string]*capture) {
+	r.streams.Lock()
+	defer r.streams.Unlock()
+	for id, s := range r.streams.open {
+		if active[s.contents.Model] != s.capture {
+			r.o.Memory.Give(s.capture.MaxBytes)
+			delete(r.streams.open, id)
+		}
 	}
 }
 
@@ -213,7 +270,7 @@ func (r *Recorder) end() {
 }
 
 // write writes a file, unless the capture has ended or was changed since.
-func (r *Recorder) write(s sample) {
+func (r *Recorder) write(s *sample) {
 	defer r.waiting.Delete(s.contents.ID)
 	defer r.o.Memory.Give(s.size)
 	r.mu.Lock()

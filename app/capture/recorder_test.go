@@ -44,11 +44,15 @@ func until(is func() bool) {
 	}
 }
 
-// offer offers a request with an input of 8 bytes that failed if err is not nil.
-func offer(r *Recorder, id int64, err error) {
-	req := &infer.Request{Content: infer.Content{ModelName: "m", Inputs: []tensor.Tensor{
+// request has an input of 8 bytes.
+func request() *infer.Request {
+	return &infer.Request{Content: infer.Content{ModelName: "m", Inputs: []tensor.Tensor{
 		{Name: "X", DataType: tensor.Int64, Shape: []int64{1}, Data: make([]byte, 8)}}}}
-	r.offer(id, req, &infer.Response{Err: err})
+}
+
+// offer offers a request that failed if err is not nil.
+func offer(r *Recorder, id int64, err error) {
+	r.offer(id, request(), &infer.Response{Err: err, Final: true})
 }
 
 func TestAFullQueueDropsAndCounts(t *testing.T) {
@@ -101,5 +105,61 @@ func TestErrorsAreLeftOutIfARuleAppliesToTheRequest(t *testing.T) {
 		if got := (<-r.queue).contents; got.Error != c.want || got.ErrorLeftOut != c.leftOut {
 			t.Errorf("with the rule %s: %q, %q", c.rule, got.Error, got.ErrorLeftOut)
 		}
+	}
+}
+
+// responses offers a request with a response for each text, as a decoupled model answers. The last one is final.
+func responses(r *Recorder, id int64, texts ...string) *infer.Request {
+	req := request()
+	for i, text := range texts {
+		resp := &infer.Response{Final: i == len(texts)-1, Empty: text == ""}
+		if text != "" {
+			resp.AddOutput("Y", tensor.Uint8, []int64{int64(len(text))}, []byte(text), nil)
+		}
+		r.offer(id, req, resp)
+		_ = req.Respond(resp)
+	}
+	return req
+}
+
+func TestAllResponsesOfADecoupledModelAreJoined(t *testing.T) {
+	r := newRecorder(t)
+	r.o.Memory = tensor.NewBudget(3 << 20)
+	set(t, r, Settings{Until: time.Now().Add(time.Hour)})
+	for name, texts := range map[string][]string{"with an empty end": {"ab", "c", ""}, "without": {"ab", "c"}} {
+		responses(r, 1, texts...)
+		s := <-r.queue
+		c := s.contents
+		if c.Responses != 2 || len(c.Outputs) != 1 || string(c.Outputs[0].Data) != "abc" || c.Outputs[0].Shape[0] != 3 {
+			t.Errorf("%s: %d responses, %+v", name, c.Responses, c.Outputs)
+		}
+		if s.size != 8+3 {
+			t.Errorf("%s: %d bytes, want those of the input and of the outputs", name, s.size)
+		}
+		r.o.Memory.Give(s.size)
+	}
+	if used := r.o.Memory.Used(); used != 0 {
+		t.Errorf("%d bytes are still counted", used)
+	}
+}
+
+func TestStreamsThatBeganInAnOlderCaptureAreDropped(t *testing.T) {
+	r := newRecorder(t)
+	r.o.Memory = tensor.NewBudget(3 << 20)
+	set(t, r, Settings{Until: time.Now().Add(time.Hour)})
+	req := request()
+	first := &infer.Response{}
+	r.offer(1, req, first)
+	_ = req.Respond(first)
+	if used := r.o.Memory.Used(); used != 1<<20 {
+		t.Errorf("%d bytes are counted for a stream, want the most that it may have", used)
+	}
+	set(t, r, Settings{Until: time.Now().Add(time.Hour)})
+	if used := r.o.Memory.Used(); used != 0 {
+		t.Errorf("%d bytes are still counted for a stream that is dropped", used)
+	}
+	r.offer(1, req, &infer.Response{Final: true})
+	if len(r.queue) != 0 {
+		t.Error("the end of a stream is captured whose beginning is not")
 	}
 }

@@ -346,13 +346,36 @@ def test_H16_a_capture_whose_time_ended_while_the_server_was_down_keeps_nothing(
     assert status(server)["kept"] == 0
 
 
-def test_requests_of_decoupled_models_say_why_they_are_not_sent_again(tmp_path):
+def test_all_responses_of_decoupled_models_are_kept_and_compared_again(tmp_path):
     repo = tmp_path / "models"
     shutil.copytree(ROOT / "models-sample" / "words", repo / "words")
+    code = (repo / "words" / "1" / "model.py").read_text()
+    for version, old, new in (("2", "word.encode()", "word.upper().encode()"), ("3", "text.split()", "text.split()[:1]")):
+        (repo / "words" / version).mkdir()
+        (repo / "words" / version / "model.py").write_text(code.replace(old, new))
+    with (repo / "words" / "config.pbtxt").open("a") as f:
+        f.write("\nversion_policy { all { } }\n")
     with Server(repo, tmp_path / "work") as server:
         page(server, "PUT", "/models/words/capture", {"on": True})
-        assert server.post("/v2/models/words/generate_stream", {"text_input": "two words"}).status == 200
+        assert server.post("/v2/models/words/versions/1/generate_stream", {"text_input": "two WORDS"}).status == 200
         until(lambda: page(server, "GET", "/models/words/capture")["kept"] == 1, 60, "nothing is kept", server.log)
         (found,) = page(server, "GET", "/requests?model=words")["requests"]
-        for path in ("/models/words/replay", f"/requests/{found['id']}/replay"):
-            assert "it is decoupled" in page(server, "POST", path, {}, want=400)["error"]
+        kept = page(server, "GET", f"/requests/{found['id']}/contents")
+        assert kept["responses"] == 2
+        texts, index = kept["outputs"]
+        assert (texts["name"], texts["shape"], index["shape"]) == ("text_output", [2], [2])
+        assert base64.b64decode(texts["data"]) == b"\3\0\0\0two\5\0\0\0WORDS"
+        assert struct.unpack("<2i", base64.b64decode(index["data"])) == (0, 1)
+
+        same = page(server, "POST", f"/requests/{found['id']}/replay", {"version": "1"})
+        assert same["compared"] and same["same"] and same["error"] == "", same
+        other = page(server, "POST", f"/requests/{found['id']}/replay", {"version": "2"})
+        assert (other["version"], other["same"]) == ("2", False)
+        assert [(d["name"], d["elements"], d["differing"]) for d in other["differences"]] == [
+            ("text_output", 2, 1), ("index", 2, 0)]
+        assert base64.b64decode(other["outputs"][0]["data"]) == b"\3\0\0\0TWO\5\0\0\0WORDS"
+        (last,) = page(server, "POST", "/models/words/replay", {"version": "1"})["replays"]
+        assert last["same"] and last["outputs"] == []
+
+        shorter = page(server, "POST", f"/requests/{found['id']}/replay", {"version": "3"})
+        assert not shorter["same"] and "BYTES [1], want BYTES [2]" in shorter["differences"][0]["reason"], shorter

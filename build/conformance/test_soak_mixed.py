@@ -134,13 +134,14 @@ class Disk:
 
     def __init__(self, folder):
         self.filler, self.full, self.lock = folder / "filler", False, threading.Lock()
-        self.refused = 0
+        self.refused, self.fillings = 0, 0
 
     def step(self, n):
         """Fills the disk in every fourth step, and frees it in the next one."""
         if n % 4 == 2:
             with self.lock:
                 self.full = True
+                self.fillings += 1
             with contextlib.suppress(OSError), open(self.filler, "wb", buffering=0) as f:
                 while True:
                     f.write(bytes(MIB))
@@ -150,11 +151,12 @@ class Disk:
                 self.full = False
 
     def change(self, s, method, path, value):
-        """A change by the console. It may be refused while the disk is full, and at no other time. None: refused."""
-        was = self.full
+        """A change by the console. It may be refused if the disk was full meanwhile, and else not. None: refused."""
+        with self.lock:
+            was, fillings = self.full, self.fillings
         a = s.request(method, path, json.dumps(value).encode(),
                       {"X-Nereid": "1", "Content-Type": "application/json"}, s.ui.removeprefix("http://"))
-        if a.status == 507 and (was or self.full):
+        if a.status == 507 and (was or self.fillings > fillings):
             self.refused += 1
             return None
         assert a.status < 300, (method, path, a.status, a.body)

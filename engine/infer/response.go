@@ -111,8 +111,13 @@ func (r *Request) Respond(resp *Response) error {
 func (r *Request) deliver(resp *Response) {
 	if resp.Final {
 		r.finish(resp)
-	} else if o, ok := r.observer.(StreamObserver); ok {
-		o.Streamed(r, resp)
+	} else {
+		if o, ok := r.observer.(StreamObserver); ok {
+			o.Streamed(r, resp)
+		}
+		if r.Record != nil {
+			r.Record.Responded(r, resp)
+		}
 	}
 	r.stream.put(resp, r)
 }
@@ -144,7 +149,7 @@ func (r *Request) finish(resp *Response) {
 		r.Trace.Responded(r, resp)
 	}
 	if r.Record != nil {
-		r.Record.Finished(r, resp)
+		r.Record.Responded(r, resp)
 	}
 	if b != nil {
 		r.Batch = nil // it may be reused before the request is

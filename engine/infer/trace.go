@@ -67,9 +67,9 @@ func (r *Request) Timeline(add func(name string, at Stamp)) {
 
 // Record notes what became of a request; see package requests. Requests that are not recorded have none.
 type Record interface {
-	// Finished is called with the final response, before the caller can read it. The tensors of both are there until it
-	// returns.
-	Finished(r *Request, resp *Response)
+	// Responded is called with each response, before the caller can read it. The tensors of both are there until it
+	// returns. Safe for concurrent use.
+	Responded(r *Request, resp *Response)
 	// Released is called once, when nothing uses the request any more, before its memory is reused.
 	Released(r *Request)
 	// Child returns the record of a request that this request's execution makes. kind is "ensemble" or "bls". Safe

@@ -27,7 +27,8 @@ type Log struct {
 	await bool     // Half sends at the next record
 }
 
-// Offer gets a request with its final response and the ID of its record. It must not block, and must not keep either.
+// Offer gets a request with each of its responses, and the ID of its record. It must not block, and must not keep
+// either. The responses of a decoupled model may come from several goroutines at once.
 type Offer func(id int64, r *infer.Request, resp *infer.Response)
 
 // SetOffer lets f get the requests that models answer from now on; nil: nobody gets them. The log itself does not read

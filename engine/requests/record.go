@@ -248,8 +248,8 @@ func (a *Active) fail(err error) {
 	}
 }
 
-// Finished implements infer.Record.
-func (a *Active) Finished(r *infer.Request, resp *infer.Response) {
+// Responded implements infer.Record.
+func (a *Active) Responded(r *infer.Request, resp *infer.Response) {
 	if f := a.log.offer.Load(); f != nil && !a.private {
 		(*f)(a.ID, r, resp)
 	}

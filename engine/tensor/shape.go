@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 
 	"nereid/engine/status"
@@ -32,6 +33,17 @@ func Elements(shape []int64) (int64, error) {
 		return 0, nil
 	}
 	return int64(n), nil
+}
+
+// JoinShapes returns the shape of two tensors of one data type, one after the other: along the first dimension if the
+// others are equal, else as a list of all elements. Both shapes must be valid.
+func JoinShapes(a, b []int64) []int64 {
+	if len(a) > 0 && len(a) == len(b) && slices.Equal(a[1:], b[1:]) {
+		return append([]int64{a[0] + b[0]}, a[1:]...)
+	}
+	n, _ := Elements(a)
+	m, _ := Elements(b)
+	return []int64{n + m}
 }
 
 // ByteSize returns the size in bytes of a tensor. For BYTES it returns -1, because the size depends on the content.

@@ -62,6 +62,20 @@ func TestDataTypeNames(t *testing.T) {
 	}
 }
 
+func TestJoinShapes(t *testing.T) {
+	for _, tt := range []struct{ a, b, want []int64 }{
+		{[]int64{2, 3}, []int64{4, 3}, []int64{6, 3}},
+		{[]int64{1}, []int64{1}, []int64{2}},
+		{[]int64{2, 3}, []int64{2, 4}, []int64{14}},
+		{[]int64{14}, []int64{2, 4}, []int64{22}},
+		{nil, nil, []int64{2}},
+	} {
+		if got := JoinShapes(tt.a, tt.b); !slices.Equal(got, tt.want) {
+			t.Errorf("JoinShapes(%v, %v) = %v; want %v", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
 func TestBytesElements(t *testing.T) {
 	var b []byte
 	want := []string{"", "a\x00b", "\xff"}

@@ -36,8 +36,10 @@ type SetCapture struct {
 // RequestContents answers GET /api/requests/{id}/contents.
 type RequestContents struct {
 	Inputs List[CapturedTensor] `json:"inputs"`
-	// Outputs are those of the final response.
-	Outputs    List[CapturedTensor]    `json:"outputs"`
+	// Outputs are those of all responses. An output of several responses is joined along its first dimension.
+	Outputs List[CapturedTensor] `json:"outputs"`
+	// Responses counts the responses, without an empty one at the end; 0: it is not known.
+	Responses  int                     `json:"responses"`
 	Parameters List[CapturedParameter] `json:"parameters"`
 	// Error is the text of a failure. ErrorLeftOut is "rule" if it may quote what a rule left out.
 	Error        string `json:"error"`

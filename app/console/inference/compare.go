@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -98,6 +99,7 @@ type message struct {
 	model  string
 	body   []byte
 	header http.Header
+	events bool // the reply is a stream of events, each with a response
 }
 
 // side is one version of a comparison.
@@ -139,27 +141,61 @@ func (c *Comparer) send(ctx context.Context, m *message, s *side) error {
 		return rest.Errorf(api.CodeUnavailable, "the inference server does not answer: %v", err)
 	}
 	defer resp.Body.Close()
+	if s.status, s.header = resp.StatusCode, resp.Header; m.events && s.status == http.StatusOK {
+		err = s.readEvents(resp.Body, c.memory)
+	} else {
+		err = s.read(resp, c.memory)
+	}
+	s.took = append(s.took, time.Since(start))
+	return err
+}
+
+// read reads a reply that is no stream.
+func (s *side) read(resp *http.Response, memory *tensor.Budget) (err error) {
 	if resp.ContentLength < 0 || resp.ContentLength > maxCompared {
 		return rest.Errorf(api.CodeTooLarge,
 			"version %s streams its reply, or it has more than %d bytes; such replies are not compared",
 			s.version, maxCompared)
 	}
-	if err := c.memory.Take(resp.ContentLength, 0); err != nil {
+	if err := memory.Take(resp.ContentLength, 0); err != nil {
 		return err
 	}
 	s.taken = resp.ContentLength
 	if s.body, err = io.ReadAll(resp.Body); err != nil {
 		return rest.Errorf(api.CodeUnavailable, "the inference server does not answer: %v", err)
 	}
-	s.took = append(s.took, time.Since(start))
-	s.status, s.header = resp.StatusCode, resp.Header
 	s.decode()
 	return nil
 }
 
-// decode reads the outputs of the reply, or its error.
+// readEvents reads the responses of a stream of events until its end, or until the first error of the model.
+func (s *side) readEvents(body io.Reader, memory *tensor.Budget) error {
+	for lines := bufio.NewReader(io.LimitReader(body, maxCompared)); s.failure == ""; {
+		line, err := lines.ReadBytes('\n')
+		if err := memory.Take(int64(len(line)), 0); err != nil {
+			return err
+		}
+		s.taken += int64(len(line))
+		switch data, ok := bytes.CutPrefix(line, []byte("data: ")); {
+		case err == nil && ok:
+			s.header.Del(client.HeaderLength)
+			s.body = data
+			s.decode()
+		case err == io.EOF && s.taken == maxCompared:
+			return rest.Errorf(api.CodeTooLarge, "the reply of version %s has more than %d bytes; it is not compared",
+				s.version, maxCompared)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return rest.Errorf(api.CodeUnavailable, "the inference server does not answer: %v", err)
+		}
+	}
+	return nil
+}
+
+// decode reads the outputs of the body, or its error. It joins outputs that are there.
 func (s *side) decode() {
-	if s.status != http.StatusOK {
+	if s.status != http.StatusOK || bytes.HasPrefix(s.body, []byte(`{"error":`)) {
 		var e struct {
 			Error string `json:"error"`
 		}
@@ -177,7 +213,14 @@ func (s *side) decode() {
 	s.served = resp.Version
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		s.tensors = append(s.tensors, tensor.Tensor{Name: o.Name, DataType: o.DataType, Shape: o.Shape, Data: o.Data})
+		at := slices.IndexFunc(s.tensors, func(t tensor.Tensor) bool { return t.Name == o.Name })
+		if at < 0 {
+			s.tensors = append(s.tensors,
+				tensor.Tensor{Name: o.Name, DataType: o.DataType, Shape: o.Shape, Data: o.Data})
+			continue
+		}
+		t := &s.tensors[at]
+		t.Shape, t.Data = tensor.JoinShapes(t.Shape, o.Shape), append(t.Data, o.Data...)
 	}
 }
 

@@ -18,17 +18,17 @@ type Answer struct {
 	Error   string // of the server
 	Version string // that answered
 	Took    time.Duration
-	Outputs []tensor.Tensor
+	Outputs []tensor.Tensor // of all responses; see tensor.JoinShapes
 }
 
-// Replay sends a request again. Its record says so, and its contents are not captured. The caller calls done when it
-// no longer needs the answer.
-func (c *Comparer) Replay(ctx context.Context, r *client.Request) (out Answer, done func(), err error) {
+// Replay sends a request again; decoupled: the model may answer with several responses. Its record says so, and its
+// contents are not captured. The caller calls done when it no longer needs the answer.
+func (c *Comparer) Replay(ctx context.Context, r *client.Request, decoupled bool) (out Answer, done func(), err error) {
 	if c.client == nil {
 		return out, nil, rest.Errorf(api.CodeUnavailable,
 			"the inference server over HTTP is turned off; start without --allow-http=false to try models here")
 	}
-	body, jsonLength, err := client.EncodeHTTP(r, &client.HTTPOptions{})
+	body, jsonLength, err := client.EncodeHTTP(r, &client.HTTPOptions{JSONOutputs: decoupled})
 	if err != nil {
 		return out, nil, err
 	}
@@ -36,8 +36,11 @@ func (c *Comparer) Replay(ctx context.Context, r *client.Request) (out Answer, d
 		return out, nil, err
 	}
 	defer c.memory.Give(int64(len(body)))
-	m := message{model: r.Model, body: body, header: http.Header{"Content-Type": {"application/octet-stream"},
-		"Nereid-Page": {"replay"}}}
+	m := message{model: r.Model, body: body, events: decoupled, header: http.Header{
+		"Content-Type": {"application/octet-stream"}, "Nereid-Page": {"replay"}}}
+	if decoupled {
+		m.header.Set("Accept", "text/event-stream")
+	}
 	m.header.Set(client.HeaderLength, strconv.Itoa(jsonLength))
 	s := &side{version: r.Version}
 	if err := c.send(ctx, &m, s); err != nil {

@@ -117,7 +117,7 @@ func (h *Handler) Contents(r *http.Request) (out api.RequestContents, err error)
 		return out, err
 	}
 	out.Error, out.ErrorLeftOut = c.Error, c.ErrorLeftOut
-	out.Inputs, out.Outputs = apiTensors(c.Inputs), apiTensors(c.Outputs)
+	out.Inputs, out.Outputs, out.Responses = apiTensors(c.Inputs), apiTensors(c.Outputs), c.Responses
 	for _, p := range c.Parameters {
 		value, err := json.Marshal(p.Value)
 		if err != nil {

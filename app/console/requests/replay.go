@@ -29,13 +29,14 @@ func (h *Handler) Replay(r *http.Request, req *api.ReplayRequest) (out api.Repla
 	if err != nil {
 		return out, err
 	}
-	if err := h.checkVersion(c.Model, req.Version); err != nil {
+	decoupled, err := h.checkVersion(c.Model, req.Version)
+	if err != nil {
 		return out, err
 	}
 	if err := replayable(&c); err != nil {
 		return out, err
 	}
-	return h.replay(r, &c, req.Version, true)
+	return h.replay(r, &c, req.Version, decoupled)
 }
 
 // ReplayLast sends the newest kept requests of a model to a version again, one after the other.
@@ -48,7 +49,8 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 		return out, rest.Errorf(api.CodeInvalid, "%d requests cannot be sent again at once; use 1 to %d", count,
 			maxReplays)
 	}
-	if err := h.checkVersion(name, req.Version); err != nil {
+	decoupled, err := h.checkVersion(name, req.Version)
+	if err != nil {
 		return out, err
 	}
 	ids, err := h.Capture.Last(name, count)
@@ -65,25 +67,27 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 		one := newReplay(&c)
 		if why := replayable(&c); why != nil {
 			one.WhyNot = why.Error()
-		} else if one, err = h.replay(r, &c, req.Version, false); err != nil {
+		} else if one, err = h.replay(r, &c, req.Version, decoupled); err != nil {
 			return out, err
 		}
+		one.Outputs = nil
 		out.Replays = append(out.Replays, one)
 	}
 	return out, nil
 }
 
-func (h *Handler) checkVersion(model, version string) error {
+// checkVersion returns an error if a version of a model, the newest if it is empty, is not loaded, and whether it is
+// decoupled.
+func (h *Handler) checkVersion(model, version string) (decoupled bool, err error) {
 	m, err := h.Catalog.Find(model)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if h.Catalog.View(m).Decoupled {
-		return rest.Errorf(api.CodeInvalid, "requests of model %s are not sent again: it is decoupled, "+
-			"and only the last response is kept of each", rest.Quote(model))
+	v, err := m.ReadyVersion(version)
+	if err != nil {
+		return false, err
 	}
-	_, err = m.ReadyVersion(version)
-	return err
+	return v.Model.Decoupled(), nil
 }
 
 // replayable returns why a request cannot be sent again.
@@ -121,7 +125,7 @@ func newReplay(c *capture.Contents) api.Replay {
 }
 
 // replay sends a request that is replayable.
-func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, outputs bool) (out api.Replay,
+func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, decoupled bool) (out api.Replay,
 	err error) {
 	req := &client.Request{Model: c.Model, Version: version, Parameters: map[string]any{}}
 	for _, t := range tensorsOf(c.Inputs) {
@@ -132,7 +136,7 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, o
 			return out, fmt.Errorf("parameter %s: %w", rest.Quote(p.Name), err)
 		}
 	}
-	answer, done, err := h.Comparer.Replay(r.Context(), req)
+	answer, done, err := h.Comparer.Replay(r.Context(), req, decoupled)
 	out = newReplay(c)
 	out.Version = version
 	var refused *rest.Error
@@ -145,9 +149,7 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, o
 	defer done()
 	out.Version, out.Status, out.Error = cmp.Or(answer.Version, version), answer.Status, answer.Error
 	out.Ms = float64(answer.Took.Nanoseconds()) / 1e6
-	if outputs {
-		out.Outputs = newOutputs(answer.Outputs)
-	}
+	out.Outputs = newOutputs(answer.Outputs)
 	if answer.Error == "" {
 		out.Differences = differencesOf(c.Outputs, answer.Outputs)
 		out.Compared, out.Same = verdict(c.Outputs, out.Differences)

@@ -238,8 +238,10 @@ export interface SetCapture {
 /** RequestContents answers GET /api/requests/{id}/contents. */
 export interface RequestContents {
   inputs: CapturedTensor[];
-  /** Outputs are those of the final response. */
+  /** Outputs are those of all responses. An output of several responses is joined along its first dimension. */
   outputs: CapturedTensor[];
+  /** Responses counts the responses, without an empty one at the end; 0: it is not known. */
+  responses: number;
   parameters: CapturedParameter[];
   /** Error is the text of a failure. ErrorLeftOut is "rule" if it may quote what a rule left out. */
   error: string;
