@@ -1,4 +1,4 @@
-"""BLS requests: several responses in coroutines, and refused arguments. The answers are Triton's."""
+"""BLS requests: several responses, also in coroutines, and refused arguments. The answers are Triton's."""
 
 import numpy as np
 import tritonclient.http as httpclient
@@ -95,3 +95,62 @@ def test_a_bls_request_without_a_required_argument_is_a_type_error_D032(tmp_path
         answer = s.post("/v2/models/caller/infer", {
             "inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [1]}]})
         assert answer.status == 200 and answer.json["outputs"][0]["data"] == [6]
+
+
+COUNTS = """import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for r in requests:
+            sender = r.get_response_sender()
+            for n in range(4):
+                sender.send(pb.InferenceResponse([pb.Tensor("OUT", np.array([n], np.int32))]))
+            sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+ITERATES = """import numpy as np
+import triton_python_backend_utils as pb
+
+
+def number(response):
+    out = pb.get_output_tensor_by_name(response, "OUT")
+    return 9 if out is None else int(out.as_numpy()[0])
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            x = pb.Tensor("IN", pb.get_input_tensor_by_name(r, "IN").as_numpy())
+            it = pb.InferenceRequest(model_name="counts", inputs=[x], requested_output_names=["OUT"]).exec(
+                decoupled=True)
+            seen = [number(next(it))]
+            for response in it:
+                seen.append(number(response))
+                if len(seen) == 3:
+                    break
+            seen += [number(next(it))] + [number(response) for response in it]
+            seen += [number(response) for response in it]
+            for response in it:
+                seen.append(number(response))
+                break
+            seen += [number(response) for response in it] + [number(response) for response in it]
+            out.append(pb.InferenceResponse([pb.Tensor("OUT", np.array(seen, np.int32))]))
+        return out
+"""
+
+
+def test_a_loop_over_responses_goes_on_where_the_last_one_stopped_D041(tmp_path):
+    for name, code, more in (
+        ("counts", COUNTS, "model_transaction_policy { decoupled: true }"), ("caller", ITERATES, ""),
+    ):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "config.pbtxt").write_text(CONFIG + more)
+        (tmp_path / "models" / name / "1/model.py").write_text(code)
+    with Server(tmp_path / "models", tmp_path) as s:
+        answer = s.post("/v2/models/caller/infer", {
+            "inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [4]}]})
+        assert answer.status == 200, answer.body
+        whole = [0, 1, 2, 3, 9]  # 9: the empty final response
+        assert answer.json["outputs"][0]["data"] == 4 * whole

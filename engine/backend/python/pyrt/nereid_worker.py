@@ -347,6 +347,10 @@ class Call:
         self._wire.wait(lambda: self._arrived or self._ended)
         return self._arrived.popleft() if self._arrived else None
 
+    def finished(self):
+        """Reports whether next has returned the last response."""
+        return self._ended and not self._arrived
+
     def only(self):
         response = self.next()
         return _empty_response() if response is None else response

@@ -715,7 +715,9 @@ class InferenceResponseSender:
 
 
 class ResponseIterator:
-    """The responses of a BLS request with decoupled=True, in order. They can be iterated again."""
+    """The responses of a BLS request with decoupled=True, in order.
+
+    A loop goes on where the last one stopped. After the end of the responses the next loop begins with the first again."""
 
     __module__ = _C
 
@@ -725,7 +727,8 @@ class ResponseIterator:
         self._call, self._seen, self._at = call, [], 0
 
     def __iter__(self):
-        self._at = 0
+        if self._at == len(self._seen) and self._call.finished():
+            self._at = 0
         return self
 
     def __next__(self):
