@@ -17,15 +17,20 @@ pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a folder with the refer
 LIMIT = () if SANITIZED else ("--backend-config=wastes_test,memory-limit-byte-size=536870912",)
 
 
+def throwing_library(backends):
+    """Compiles the backend in C++."""
+    (backends / "throws_test").mkdir()
+    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-pthread", "-I", SOURCES, SOURCES / "throws_test.cc",
+                    "-o", backends / "throws_test/libtriton_throws_test.so"], check=True)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("triton")
     models, backends = folder / "models", folder / "backends"
     library("identity_test", backends / "identity_test")
     library("wastes_test", backends / "wastes_test", "-pthread")
-    (backends / "throws_test").mkdir()
-    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-pthread", "-I", SOURCES, SOURCES / "throws_test.cc",
-                    "-o", backends / "throws_test/libtriton_throws_test.so"], check=True)
+    throwing_library(backends)
     model(models, "plain", "identity_test")
     model(models, "throws", "throws_test")
     model(models, "throws_at_once", "throws_test")
