@@ -110,8 +110,9 @@ def server(tmp_path_factory):
     # The stub takes NumPy from the first Python of the path; it returns nothing with NumPy 2.
     command = ["env", f"PATH={VENV}/bin:/usr/bin:/bin", f"LD_LIBRARY_PATH={SITE}/nvidia_pytriton.libs",
                BINARY, "serve"]
+    # On a busy machine a stub may start slower than in the library's 30 seconds.
     with Server(work / "models", work, f"--backend-directory={work}/backends", "--model-env=LD_LIBRARY_PATH",
-                command=command, limit=300) as s:
+                "--backend-config=python,stub-timeout-seconds=300", command=command, limit=300) as s:
         yield s
     assert shared() == before, "shared memory is left"
 
