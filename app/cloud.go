@@ -41,9 +41,10 @@ func (f *fronts) vertexAIModel() string {
 	return ready[0].GetName()
 }
 
-// checkVertexAI refuses to start if no model answers predictions.
+// checkVertexAI refuses to start if no model answers predictions, unless a program has the server, which may load its
+// models later.
 func (f *fronts) checkVertexAI() error {
-	if !f.c.Listen.VertexAI.On {
+	if !f.c.Listen.VertexAI.On || f.c.Embedded {
 		return nil
 	}
 	name := f.vertexAIModel()

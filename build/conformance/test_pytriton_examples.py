@@ -8,6 +8,7 @@
     multiple_models_python                      test_bound.py: several models of one server
     online_learning_mnist                       here: train and predict share a variable, there a network of PyTorch
     simple_python_remote_mode, remote_triton.md here: remote
+    add_sub_vertex_ai                           here: the endpoint
     use_parameters_and_headers, custom_params   here: scaled
     decorators.md, binding_models.md            test_bound.py
     binding_configuration.md                    test_bound.py: batcher; here: the warmup
@@ -16,8 +17,7 @@
 
 Not tried: linear_random_pytorch, mlp_random_tensorflow2 and the huggingface examples are add_sub with a framework's
 network in the function. Those with CuPy, DALI, NeMo, FasterTransformer, TensorRT-LLM and vLLM need GPUs.
-distributed_tracing.md needs traces of functions, which are missing. add_sub_vertex_ai does not work: the endpoint
-demands that its model is loaded when the server starts, and functions are loaded after it.
+distributed_tracing.md needs traces of functions, which are missing.
 """
 
 import json
@@ -111,9 +111,30 @@ print(json.dumps(out))
 """
 
 
-def start(python, script, *args):  # noqa: F811
+VERTEX_AI = """
+import sys
+import numpy as np
+from nereid.decorators import batch
+from nereid.triton import Tensor, Triton, TritonConfig
+
+@batch
+def add_sub(a, b):
+    return {"sum": a + b, "difference": a - b}
+
+config = TritonConfig(http_address="127.0.0.1", allow_http=False, allow_grpc=False, allow_metrics=False,
+                      allow_vertex_ai=True, vertex_ai_port=int(sys.argv[1]), **dict(o.split("=") for o in sys.argv[2:]))
+with Triton(config=config) as triton:
+    given, made = ([Tensor(name=n, dtype=np.float32, shape=(1,)) for n in names] for names in
+                   (("a", "b"), ("sum", "difference")))
+    triton.bind("AddSub", add_sub, given, made)
+    print("bound", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start(python, script, *args, **environ):  # noqa: F811
     return subprocess.Popen([python, "-c", script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, **environ})
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +199,18 @@ def test_examples_a_remote_process_binds_a_function(said):
 
 def test_examples_a_remote_process_needs_the_token(said):
     assert "403" in said["denied"] or "401" in said["denied"], said["denied"]
+
+
+@pytest.mark.parametrize("options", [[], ["vertex_ai_default_model=AddSub"]])
+def test_examples_vertex_ai_asks_a_function(python, options):  # noqa: F811
+    port = free_port()
+    program = start(python, VERTEX_AI, str(port), *options, AIP_PREDICT_ROUTE="/predict", AIP_HEALTH_ROUTE="/health")
+    try:
+        assert line(program) == "bound\n"
+        body = {"inputs": [{"name": n, "shape": [1, 1], "datatype": "FP32", "data": [v]}
+                           for n, v in (("a", 5), ("b", 3))]}
+        code, answer = post("http://127.0.0.1:%d/predict" % port, body)
+        assert code == 200, answer
+        assert {o["name"]: o["data"] for o in answer["outputs"]} == {"sum": [8], "difference": [2]}
+    finally:
+        program.communicate(timeout=120)
