@@ -63,6 +63,18 @@ func (f *folders) of(model string) (*folder, error) {
 	return d, nil
 }
 
+// last returns the highest ID of all files, 0 if there are none.
+func (f *folders) last() (id int64, err error) {
+	found, err := fs.Glob(os.DirFS(f.root), "*/*"+ext)
+	for _, path := range found {
+		n, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), ext), 10, 64)
+		if err == nil {
+			id = max(id, n)
+		}
+	}
+	return id, err
+}
+
 func (d *folder) sort() {
 	slices.SortFunc(d.files, func(a, b file) int { return cmp.Compare(a.id, b.id) })
 }

@@ -109,7 +109,8 @@ type sample struct {
 	size     int64
 }
 
-// New makes a Recorder with the settings of the store. Captures whose time is not over go on.
+// New makes a Recorder with the settings of the store. Captures whose time is not over go on. The log's next IDs are
+// higher than those of the files: the clock may be before that of the last run.
 func New(ctx context.Context, o Options) (*Recorder, error) {
 	r := &Recorder{o: o, queue: make(chan *sample, queueLength), changed: make(chan struct{}, 1),
 		models: map[string]*capture{}, folders: folders{root: o.Folder}}
@@ -129,6 +130,11 @@ func New(ctx context.Context, o Options) (*Recorder, error) {
 		}
 		r.models[name] = c
 	}
+	last, err := r.folders.last()
+	if err != nil {
+		return nil, fmt.Errorf("the captured contents: %w", err)
+	}
+	o.Log.StartAfter(last)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.update()

@@ -55,6 +55,32 @@ func offer(r *Recorder, id int64, err error) {
 	r.offer(id, request(), &infer.Response{Err: err, Final: true})
 }
 
+// After a restart with a clock that is behind, a request has no ID of contents that were captured before. So its contents
+// replace no others, and it is not the oldest.
+func TestIDsFollowThoseOfTheCapturedContents(t *testing.T) {
+	before := newRecorder(t)
+	future := time.Now().Add(24 * 365 * time.Hour).UnixMicro()
+	for _, model := range []string{"m", "n/o"} {
+		if err := before.folders.add(model, future, []byte("{}"), 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		future++
+	}
+	o := before.o
+	o.Log = requests.New()
+	after, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Log.StartAfter(7) // of the requests that were kept
+	if id := o.Log.Begin("http", nil, 0).ID; id != future {
+		t.Errorf("the first ID is %d, want %d", id, future)
+	}
+	if after.Kept("m", future) || !after.Kept("n/o", future-1) {
+		t.Error("the new request is taken for one that was captured")
+	}
+}
+
 func TestAFullQueueDropsAndCounts(t *testing.T) {
 	r := newRecorder(t)
 	set(t, r, Settings{Until: time.Now().Add(time.Hour)})

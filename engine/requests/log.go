@@ -48,8 +48,9 @@ func New() *Log {
 	return l
 }
 
-// StartAfter makes the IDs of all records higher than id. Call it before the first record.
-func (l *Log) StartAfter(id int64) { l.last.Store(id) }
+// StartAfter makes the IDs of all records higher than id. Call it before the first record, once for each id that is
+// known.
+func (l *Log) StartAfter(id int64) { l.last.Store(max(id, l.last.Load())) }
 
 // Begin begins the record of a request whose first bytes came at a moment; 0: now.
 func (l *Log) Begin(protocol string, client net.Addr, received infer.Stamp) *Active {
