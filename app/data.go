@@ -39,7 +39,7 @@ func (s *server) openData(context.Context) error {
 		}
 		temporary, terr := datadir.OpenTemporary()
 		if terr != nil {
-			return errors.Join(err, terr)
+			return fmt.Errorf("%w (a temporary folder cannot be made either)", err)
 		}
 		s.data = temporary
 		s.warn(fmt.Sprintf("the history and removed models are kept in %s only while this server runs; to keep "+

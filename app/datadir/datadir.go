@@ -40,14 +40,12 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("--data-dir: cannot make the data folder: %w; say --data-dir=<folder that you may "+
-			"write>",
-			err)
+		return nil, unwritable(err)
 	}
 	name := filepath.Join(path, "lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("--data-dir: cannot open the lock of the data folder: %w", err)
+		return nil, unwritable(err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := ""
@@ -62,9 +60,15 @@ func Open(path string) (*Dir, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("--data-dir: cannot write to the data folder: %w", err)
+		return nil, unwritable(err)
 	}
 	return &Dir{Path: path, lock: f}, nil
+}
+
+// unwritable says what to do about a folder that cannot be written.
+func unwritable(err error) error {
+	return fmt.Errorf("the server needs one folder that it may write, on a disk or in memory (tmpfs): %w; name one with "+
+		"--data-dir=<folder>", err)
 }
 
 // Join returns a path inside the folder.
@@ -80,7 +84,7 @@ func Python(path string) string { return filepath.Join(path, "runtime", "python"
 func OpenTemporary() (*Dir, error) {
 	path, err := os.MkdirTemp("", "nereid-")
 	if err != nil {
-		return nil, fmt.Errorf("--data-dir: cannot make a temporary data folder: %w", err)
+		return nil, unwritable(err)
 	}
 	d, err := Open(path)
 	if err != nil {
