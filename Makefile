@@ -214,6 +214,7 @@ WITHOUT_DOCS := --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclud
 $(IMAGE_BASE)-pytorch.tar: IMAGE_PACKAGES := $(IMAGE_PACKAGES),python3-torch
 $(IMAGE_BASE).tar $(IMAGE_BASE)-pytorch.tar:
 	build/setup/system.sh image
+	@mkdir -p $(@D)
 	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=minbase --include=$(IMAGE_PACKAGES) $(WITHOUT_DOCS) \
 	  --customize-hook='chroot "$$1" useradd --uid 1000 --user-group --home-dir /var/lib/nereid --create-home --skel /nonexistent --shell /usr/sbin/nologin triton-server' \
 	  --customize-hook='mkdir "$$1/models" && rm -rf "$$1"/etc/apt/sources.list*' --skip=output/dev --format=tar bookworm $@.part
@@ -222,6 +223,7 @@ $(IMAGE_BASE).tar $(IMAGE_BASE)-pytorch.tar:
 # needs of their configuration.
 $(IMAGE_BASE)-arm64.tar: build/image/configure.sh
 	build/setup/system.sh arm64
+	@mkdir -p $(@D)
 	SOURCE_DATE_EPOCH=0 mmdebstrap --variant=extract --architectures=arm64 $(WITHOUT_DOCS) \
 	  --include=base-files,base-passwd,coreutils,dash,$(IMAGE_PACKAGES) --extract-hook=$< --skip=output/dev --format=tar bookworm $@.part
 	mv $@.part $@
@@ -280,6 +282,7 @@ test-gpu: gpu-here setup-python build
 PACKAGE_ROOT := $(CACHE)/package-root.tar
 $(PACKAGE_ROOT):
 	build/setup/system.sh package
+	@mkdir -p $(@D)
 	mmdebstrap --variant=minbase --include=python3-minimal,python3-numpy,passwd,man-db --format=tar bookworm $@.part
 	mv $@.part $@
 test-package: package setup-python setup-system $(PACKAGE_ROOT)

@@ -9,8 +9,10 @@ import glob
 import json
 import os
 import pathlib
+import shlex
 import struct
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,6 +22,12 @@ import tritonclient.http as httpclient
 from harness import ROOT, Server, copy_tree, unpacked_image
 
 LIMIT = 300  # seconds, for an emulated server on a loaded machine
+SLOW = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is too short for an emulated Python
+# The conformance cases that fit in ten minutes: ONNX over HTTP and gRPC, Python, the control of the repository, metrics.
+CASES = ["test_infer_http.py", "test_infer_grpc.py", "test_metrics.py",
+         "test_control.py::test_B064_load_and_unload_over_grpc",
+         "test_control.py::test_A064_load_and_unload_by_the_real_clients",
+         "test_cases.py::test_A049_B013_B014_B064_load_and_unload", "test_cases.py::test_D031_D058_types_in_python"]
 # There is no /sys: ONNX Runtime looks there for the processor, and the emulator shows that of the host; it would crash.
 ENTER = """set -e
 mount -t binfmt_misc none "$1/binfmt" && cat /usr/lib/binfmt.d/qemu-aarch64.conf >"$1/binfmt/register"
@@ -61,8 +69,7 @@ def enter(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(enter):
     work, command, program = enter
-    slow = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is too short for an emulated Python
-    with Server(work / "models", work, slow, command=[*command, *program], limit=LIMIT) as s:
+    with Server(work / "models", work, SLOW, command=[*command, *program], limit=LIMIT) as s:
         yield s
 
 
@@ -99,3 +106,15 @@ def test_all_samples_answer(server, protocol):
         assert client.infer("digits_py", [python]).as_numpy("label").ravel()[0].decode() == label
         seen += 1
     assert seen >= 4
+
+
+def test_conformance_cases(enter):
+    """The tests start this script in place of the program. Their folders are below the one that both sides see."""
+    work, command, program = enter
+    script = work / "nereid"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join([*command, *program[:1]])} "$@" {SLOW}\n')
+    script.chmod(0o755)
+    here = pathlib.Path(__file__).parent
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "--durations=5", f"--basetemp={work / 'cases'}",
+                    *[here / case for case in CASES]], check=True,
+                   env={**os.environ, "NEREID": str(script), "NEREID_START_LIMIT": str(LIMIT)})

@@ -18,6 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = bool(os.environ.get("REFERENCE"))
 BINARY = os.environ.get("NEREID", str(ROOT / "build/bin/nereid"))
+START_LIMIT = int(os.environ.get("NEREID_START_LIMIT", 60))  # seconds; an emulated server takes longer
 SANITIZED = bool(os.environ.get("NEREID_SANITIZED"))  # the address sanitizer watches the C code of BINARY
 LOADGEN = os.environ.get("LOADGEN", str(ROOT / "build/bin/loadgen"))
 
@@ -52,7 +53,7 @@ PYTHON_FIRST = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PA
 class Server:
     """A server process. Use it as a context manager: inside, it is live, but not always ready."""
 
-    def __init__(self, repositories, work, *options, wait="ready", command=None, token=None, limit=60):
+    def __init__(self, repositories, work, *options, wait="ready", command=None, token=None, limit=START_LIMIT):
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         if isinstance(repositories, (str, pathlib.Path)):
@@ -122,7 +123,7 @@ class Server:
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status in (200, 401), 60, "no metrics",
               self.log)  # 401: the server needs a token
         if self.wait:
-            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120,
+            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120 + self.limit,
                   f"server not {self.wait}", self.log)
 
     def _address(self, text):
