@@ -27,7 +27,8 @@ SLOW = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is
 CASES = ["test_infer_http.py", "test_infer_grpc.py", "test_metrics.py",
          "test_control.py::test_B064_load_and_unload_over_grpc",
          "test_control.py::test_A064_load_and_unload_by_the_real_clients",
-         "test_cases.py::test_A049_B013_B014_B064_load_and_unload", "test_cases.py::test_D031_D058_types_in_python"]
+         "test_cases.py::test_A049_B013_B014_B064_load_and_unload", "test_samples.py", "test_custom_metrics.py",
+         "test_response_senders.py", "test_bls_streams.py"]
 # There is no /sys: ONNX Runtime looks there for the processor, and the emulator shows that of the host; it would crash.
 ENTER = """set -e
 mount -t binfmt_misc none "$1/binfmt" && cat /usr/lib/binfmt.d/qemu-aarch64.conf >"$1/binfmt/register"
