@@ -109,6 +109,7 @@ def test_all_samples_answer(server, protocol):
     assert seen >= 4
 
 
+@pytest.mark.timeout(3600)  # ten minutes and less, but on a busy machine
 def test_conformance_cases(enter):
     """The tests start this script in place of the program. Their folders are below the one that both sides see."""
     work, command, program = enter
