@@ -19,7 +19,7 @@ export async function loadModel(name: string): Promise<void> {
 }
 
 /** The models with their requests of the last minute, of those that had any. */
-export function inUse(names: readonly string[]): { name: string; requests: number }[] {
+function inUse(names: readonly string[]): { name: string; requests: number }[] {
   return names.flatMap((name) => {
     const m = live.model(name);
     const requests = m ? summary(m, (v) => live.ring(name, v.version), live.nowMs).spark.reduce((a, b) => a + b, 0) : 0;

@@ -4,7 +4,7 @@ import { live } from "./live.svelte";
 import { rights } from "./rights.svelte";
 
 /** The secret in a link of `nereid link`, or the text itself, which may be a token. */
-export const secretOf = (text: string) => text.trim().replace(/^.*#\/open\//, "");
+const secretOf = (text: string) => text.trim().replace(/^.*#\/open\//, "");
 
 class Entry {
   /** The server has refused this browser. */

@@ -8,7 +8,7 @@ import { frameworks } from "./frameworks.svelte";
 import { SampleRing, type Column } from "./ring";
 
 /** Seconds of samples kept for each model version. */
-export const ringSeconds = 300;
+const ringSeconds = 300;
 const maxEvents = 200;
 const maxImports = 20;
 

@@ -10,7 +10,7 @@ export const phases = [
 ] as const;
 export type Phase = (typeof phases)[number]["name"];
 
-export const phase = (r: Request, name: Phase) => r.phasesUs[phases.findIndex((p) => p.name === name)] ?? 0;
+const phase = (r: Request, name: Phase) => r.phasesUs[phases.findIndex((p) => p.name === name)] ?? 0;
 
 export const shows = ["", "problems", "failed", "refused", "cancelled", "slow"] as const;
 export type Show = (typeof shows)[number];

@@ -4,7 +4,7 @@ import { bytes, count, rate, us } from "./format";
 import { t } from "./i18n/index.svelte";
 
 /** A value of an axis as text. */
-export function valueText(field: string, v: number): string {
+function valueText(field: string, v: number): string {
   switch (field) {
     case "max_queue_delay":
       return v < 0 ? t("tune.noBatching") : t("tune.delay", { n: count(v) });

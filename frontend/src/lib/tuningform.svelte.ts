@@ -6,7 +6,7 @@ type NumberField = number | null | undefined;
 
 const whole = (v: NumberField): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
 
-export const listFields = ["maxBatchSizes", "queueDelays", "instanceCounts", "instanceKinds", "threads", "concurrency"] as const;
+const listFields = ["maxBatchSizes", "queueDelays", "instanceCounts", "instanceKinds", "threads", "concurrency"] as const;
 export type ListField = (typeof listFields)[number];
 
 /** The field of the request for the values of an axis. */

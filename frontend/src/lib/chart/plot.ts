@@ -27,7 +27,7 @@ export interface PlotOptions {
 const css = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Charts with this key share one cursor. */
-export const sync = uPlot.sync("nereid");
+const sync = uPlot.sync("nereid");
 
 export function createPlot(parent: HTMLElement, data: Frame, o: PlotOptions): uPlot {
   const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "11px system-ui, sans-serif" };

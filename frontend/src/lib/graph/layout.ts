@@ -25,7 +25,7 @@ export interface Plan {
   edges: [number, number][];
 }
 
-export const boxHeight = 28;
+const boxHeight = 28;
 const boxWidth = (label: string) => Math.max(60, 20 + 7.8 * label.length);
 /** Above this many nodes the library takes minutes, and recurses too deep for a chain. */
 const many = 600;
@@ -38,7 +38,7 @@ export const layout = (plan: Plan): Drawing => (plan.labels.length > many ? laye
  * Places each node below those that it takes from, near their middle. A line over several rows runs on the right of the
  * boxes between. Numbers of nodes must grow along edges, except for the outputs, which come last.
  */
-export function layered({ labels, edges }: Plan): Drawing {
+function layered({ labels, edges }: Plan): Drawing {
   const before: number[][] = labels.map(() => []);
   for (const [from, to] of edges) before[to]?.push(from);
   const rank: number[] = [];

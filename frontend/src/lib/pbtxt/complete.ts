@@ -21,13 +21,13 @@ function opening(f: ConfigField): string {
 }
 
 /** The type of a field as in the protobuf language. */
-export function typeText(f: ConfigField): string {
+function typeText(f: ConfigField): string {
   if (f.kind === "map") return `map<${f.keyType}, ${f.type}>`;
   return f.repeated ? `repeated ${f.type}` : f.type;
 }
 
 /** The help text of a field. */
-export function fieldDoc(f: ConfigField): string {
+function fieldDoc(f: ConfigField): string {
   const said = (text: string) => i18n.server("help", text);
   const parts = [said(f.doc)];
   if (f.default) parts.push(t("help.default", { value: said(f.default) }));
