@@ -67,15 +67,10 @@ class Channel:
             return self._last
 
     def expect(self, kind, number, take):
-        """Makes the channel call take(body), under its lock, for each frame of this kind and number. body is None if
-        the kind is BLS_RESPONSE and the server asks whether code waits for it."""
+        """Makes the channel call take(body), under its lock, for each frame of this kind and number, until take returns
+        True. body is None if the kind is BLS_RESPONSE and the server asks whether code waits for it."""
         with self._lock:
             self._answers[kind, number] = take
-
-    def forget(self, kind, number):
-        """Ends expect. take must not call this; it returns True instead."""
-        with self.turn:
-            self._answers.pop((kind, number), None)
 
     def send(self, kind, number, body, flags=0):
         """Sends a frame. What a forked process sends, as finalizers do, goes nowhere."""
