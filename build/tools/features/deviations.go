@@ -21,8 +21,8 @@ type deviation struct {
 }
 
 var (
-	deviationID   = regexp.MustCompile(`^DV[0-9]{2}$`)
-	deviationText = regexp.MustCompile(`\bDV[0-9]{2}\b|_(DV[0-9]{2})`)
+	deviationID   = regexp.MustCompile(`^DV[0-9]{2,3}$`)
+	deviationText = regexp.MustCompile(`\bDV[0-9]{2,3}\b|_(DV[0-9]{2,3})`)
 )
 
 // readDeviations reads docs/deviations.csv. Each row must be complete, have the next id, and ask something new.
