@@ -24,7 +24,7 @@ import (
 // the program has Triton's name and the user chose no data folder, a temporary one replaces a folder that cannot be
 // opened. A folder that may hold tokens is never replaced: they would not be asked for.
 //
-// A server inside another program uses the user's data folder only if it is told to.
+// A server inside another program uses the user's data folder only if its options say so.
 func (s *server) openData(context.Context) error {
 	var err error
 	if s.c.Embedded && s.c.DefaultDataDir {

@@ -27,7 +27,7 @@ type Embedded struct {
 	exitTimeout atomic.Int64 // in nanoseconds
 }
 
-// EmbedOptions are what a server inside another program has besides the options of a command line.
+// EmbedOptions are what a server inside another program has in addition to the options of a command line.
 type EmbedOptions struct {
 	Program string           // a file of this program, which runs models that have a process
 	Metrics *custom.Registry // is shown with the server's metrics, and takes those that models make

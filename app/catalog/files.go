@@ -59,7 +59,7 @@ func (f *files) digests() []string {
 	return digests
 }
 
-// prune removes the files that no desired model has. Models and the trash have links of their own.
+// prune removes the files that no desired model has. Models and the trash have separate links.
 func (f *files) prune(d Desired) error {
 	needed := map[string]bool{}
 	for _, m := range d.Models {

@@ -158,7 +158,7 @@ func (c *Console) configRoutes() []route {
 	}
 }
 
-// kioskRoutes are the routes of the public page, on a port of its own. Visitors need no token.
+// kioskRoutes are the routes of the public page, on a separate port. Visitors need no token.
 func (c *Console) kioskRoutes() []route {
 	return []route{
 		{"GET", "/config.js", rest.Raw(kioskScript)},

@@ -159,7 +159,7 @@ func (c *guarded) unread() bool {
 	return found
 }
 
-// forget is told that a connection is closed. g.mu is held.
+// forget removes a connection that is closed. g.mu is held.
 func (g *Guard) forget(c *guarded) {
 	delete(g.conns, c)
 	if g.clients[c.client] == c {

@@ -71,7 +71,7 @@ func refusedRule(limit float64) rule {
 }
 
 // ruleOf returns the rule of a model's limit. It reports false for a kind without a metric. If there are namespaces, a
-// model without one is told apart from those of its name by the label that it does not have.
+// model without one differs from those of its name by the label that it does not have.
 func ruleOf(key string, namespaces bool, kind alerts.Kind, limit float64) (rule, bool) {
 	const by = "sum by (instance, model, version) "
 	namespace, name := repo.Split(key)

@@ -154,8 +154,8 @@ class TritonPythonModel:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
-    """A version that takes 1.5 times as long is told. Twenty reloads of the same model before it (one in `make test`)
-    are not."""
+    """A version that takes 1.5 times as long raises an alert. Twenty reloads of the same model before it (one in
+    `make test`) do not."""
     repo = tmp_path / "models"
 
     def publish(version, seconds):

@@ -1,4 +1,4 @@
-"""What the page's interface tells of models: events of their processes, and states in its own words."""
+"""What the page's interface reports about models: events of their processes, and states in its own words."""
 
 import http.client
 import json

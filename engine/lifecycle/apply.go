@@ -168,7 +168,7 @@ func (c *change) evictReplaced(p *plan, wanting []*outcome) {
 		}
 	}
 	if len(leave) > 0 {
-		m.step(e, banished{leave})
+		m.step(e, eviction{leave})
 	}
 	m.mu.Unlock()
 	for {

@@ -155,7 +155,7 @@ func (m *Manager) Evict(name string) error {
 		return status.Errorf(status.Unavailable, "model '%s' is being changed", name)
 	}
 	defer e.op.Unlock()
-	m.step(e, banished{})
+	m.step(e, eviction{})
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (m *Manager) evict(key string) bool {
 		return false
 	}
 	defer e.op.Unlock()
-	m.step(e, banished{})
+	m.step(e, eviction{})
 	return true
 }
 

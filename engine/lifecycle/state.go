@@ -325,10 +325,10 @@ func (e suspended) apply(l *life, fx *effects) {
 	}
 }
 
-// banished: some versions, or all for nil, are evicted; their next request loads them again.
-type banished struct{ numbers []int64 }
+// eviction: some versions, or all for nil, are evicted; their next request loads them again.
+type eviction struct{ numbers []int64 }
 
-func (e banished) apply(l *life, fx *effects) {
+func (e eviction) apply(l *life, fx *effects) {
 	for n, v := range l.versions {
 		if v.model != nil && (e.numbers == nil || slices.Contains(e.numbers, n)) {
 			l.leave(n, evicted, fx)

@@ -164,7 +164,7 @@ func (w *world) something() {
 	case 4:
 		w.do(suspended{errors.New("a step is not there")})
 	case 5:
-		w.do(banished{})
+		w.do(eviction{})
 	case 6, 7, 8:
 		w.drainOne()
 	default:

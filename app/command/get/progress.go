@@ -10,7 +10,7 @@ import (
 // meter shows how far a download is, in one line of a terminal.
 type meter struct {
 	w     io.Writer                            // nil: nothing is shown
-	tell  func(file string, have, whole int64) // is told of all progress, if it is not nil
+	tell  func(file string, have, whole int64) // nil, or called with all progress
 	every time.Duration
 	now   func() time.Time
 

@@ -120,7 +120,7 @@
 // the reply has one header more, the standard Server-Timing, with durations in milliseconds:
 // queue;dur=0.012, input;dur=0.001, infer;dur=0.530, output;dur=0.002, total;dur=0.560.
 //
-// The public page, on a port of its own and without a token. Inference is POST /api/infer/{name}; it is for the page's
+// The public page, on a separate port and without a token. Inference is POST /api/infer/{name}; it is for the page's
 // models, without shared memory, with bodies of at most 16 MiB, and for 30 s.
 //
 //	GET    /api/kiosk → Kiosk

@@ -13,7 +13,7 @@ type Inspection struct {
 	Weights   List[Weights] `json:"weights"`
 	// Operators are those of the file, with its subgraphs and functions; the most frequent first.
 	Operators List[OperatorCount] `json:"operators"`
-	// Dangers are operators that may end the process because of a request. The model runs in a process of its own then.
+	// Dangers are operators that may end the process because of a request. The model then runs in a separate process.
 	Dangers List[Danger]   `json:"dangers"`
 	Inputs  List[FilePort] `json:"inputs"`
 	Outputs List[FilePort] `json:"outputs"`

@@ -2,7 +2,7 @@ package api
 
 // Kiosk answers GET /api/kiosk: what a visitor of the public page sees.
 type Kiosk struct {
-	// StartedMs changes when the server was started again; the page then loads itself anew.
+	// StartedMs changes when the server was started again; the page then reloads itself.
 	StartedMs int64 `json:"startedMs"`
 	// URL of the page for other devices; empty when they cannot reach it.
 	URL    string           `json:"url"`

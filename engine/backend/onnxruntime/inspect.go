@@ -287,7 +287,7 @@ func (x *inspector) run(s *capi.Session, n int) (times []time.Duration, err erro
 	return times, nil
 }
 
-// profile runs the model in a session of its own that notes the time of each node, which makes it slower.
+// profile runs the model in a separate session that notes the time of each node, which makes it slower.
 func (x *inspector) profile(runs int) (profile.Profile, error) {
 	dir, err := os.MkdirTemp("", "nereid-profile-")
 	if err != nil {

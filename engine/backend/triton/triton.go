@@ -74,7 +74,7 @@ func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
 	return isolation.CompleteConfig(ctx, s, o)
 }
 
-// processOptions are what a process is told of the library.
+// processOptions describe the library to a process.
 type processOptions struct {
 	Name, Library string
 	Settings      map[string]string

@@ -992,7 +992,7 @@ export interface Inspection {
   weights: Weights[];
   /** Operators are those of the file, with its subgraphs and functions; the most frequent first. */
   operators: OperatorCount[];
-  /** Dangers are operators that may end the process because of a request. The model runs in a process of its own then. */
+  /** Dangers are operators that may end the process because of a request. The model then runs in a separate process. */
   dangers: Danger[];
   inputs: FilePort[];
   outputs: FilePort[];
@@ -1104,7 +1104,7 @@ export interface GraphAttribute {
 
 /** Kiosk answers GET /api/kiosk: what a visitor of the public page sees. */
 export interface Kiosk {
-  /** StartedMs changes when the server was started again; the page then loads itself anew. */
+  /** StartedMs changes when the server was started again; the page then reloads itself. */
   startedMs: number;
   /** URL of the page for other devices; empty when they cannot reach it. */
   url: string;

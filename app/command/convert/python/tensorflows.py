@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else each start tells of the machine's processor
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # otherwise each start prints the machine's processor
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import numpy as np

@@ -95,7 +95,7 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// report takes what a node tells of itself.
+// report takes the report of a node.
 func (p *Platform) report(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
 	var known struct {

@@ -374,7 +374,7 @@ static OrtStatus *collect(nrd_runner *r, size_t n_out) {
 // settle waits for what the device still does of a run that has failed: it may use memory of the caller's.
 static void settle(nrd_runner *r) {
   OrtStatus *in = api->SynchronizeBoundInputs(r->binding), *out = api->SynchronizeBoundOutputs(r->binding);
-  if (in) api->ReleaseStatus(in); // the run's own error is told
+  if (in) api->ReleaseStatus(in); // the caller gets the error of the run
   if (out) api->ReleaseStatus(out);
 }
 

@@ -102,7 +102,7 @@ struct TRITONBACKEND_Input {
   TRITONSERVER_BufferAttributes attributes;
 };
 
-// An entry of the queue to Go. It is the first member of what it tells of.
+// An entry of the queue to Go. It is the first member of the struct of each kind of event.
 typedef struct event {
   struct event *next;
   enum { EVENT_RESPONSE, EVENT_RELEASE, EVENT_REPORT } kind;

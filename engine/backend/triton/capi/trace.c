@@ -1,4 +1,4 @@
-// Traces: what a backend reports about the requests that it executes, and what a program is told about its requests.
+// Traces: what a backend reports about the requests that it executes, and what a program gets about its requests.
 
 #include <pthread.h>
 #include <stdlib.h>
