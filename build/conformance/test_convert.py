@@ -40,7 +40,8 @@ def trained(tmp_path_factory):
 CONVERTED = ["logistic.joblib", "forest.pkl", "pipeline.joblib", "svc.joblib", "mlp.joblib", "boosting.joblib", "knn.joblib",
              "bayes.joblib", "tree.joblib", "ridge.joblib", "pca.joblib", "scaler.joblib", "kmeans.joblib",
              "xgb_classes.joblib", "xgb_values.joblib", "lgb_classes.joblib", "lgb_values.joblib", "xgb_binary.json",
-             "xgb_multi.ubj", "xgb_values.json", "lgb_binary.txt", "lgb_multi.txt", "lgb_values.txt"]
+             "xgb_multi.ubj", "xgb_values.json", "lgb_binary.txt", "lgb_multi.txt", "lgb_values.txt",
+             "mlflow.xgb", "mlflow.lgb"]
 
 
 def test_models_answer_as_before(trained, tmp_path):

@@ -1,4 +1,4 @@
-"""nereid convert: models of PyTorch, TensorFlow, PaddlePaddle and CatBoost become ONNX models that answer the same."""
+"""nereid convert: models of PyTorch, TensorFlow, PaddlePaddle, CatBoost and Caffe2 become ONNX models that answer the same."""
 
 import json
 import os
@@ -31,6 +31,8 @@ MODELS = {
                    ("lambda.keras", ["--trust"])],
     "paddle": [("paddle_net.json", []), ("paddle_table.json", [])],
     "catboost": [("classes.cbm", []), ("two.cbm", []), ("values.cbm", [])],
+    "caffe2": [("predict_net.pb", ["--shape=-1,1,8,8"]), ("two.netdef", ["--shape=right:-1,6", "--shape=left:-1,4"]),
+               ("filled_predict_net.pb", ["--shape=data:-1,4"])],
 }
 
 # What cannot be converted, the options, and what the error says.
@@ -48,9 +50,17 @@ REFUSED = {
     "paddle": [("alone.pdmodel", [], "its weights are not here")],
     "catboost": [("words.cbm", [], "features that are no numbers"), ("truth.cbm", [], "Unexpected label type"),
                  ("none.cbm", [], "CatBoost cannot read it")],
+    "caffe2": [("predict_net.pb", [], "Say --shape, such as --shape=data:-1,3,224,224"), ("init_net.pb", [], "has the weights"),
+               ("init_two.netdef", [], "has the weights"), ("alone.netdef", [], "init_alone.netdef is not here"),
+               ("filled_predict_net.pb", [], "filled with examples"),
+               ("two.netdef", ["--shape=up:-1,6", "--shape=left:-1,4"], "its inputs are left, right"),
+               ("two.netdef", ["--opset=12", "--shape=-1,4", "--shape=-1,6"], "--opset is not for"),
+               ("code.netdef", ["--shape=-1,4"], "ONNX has no operator for Python"),
+               ("two.netdef", ["--shape=-1,5", "--shape=-1,6"], "does not answer these inputs")],
 }
 KINDS = list(MODELS)
-FIRST = {"pytorch": ["broken.pt"], "tensorflow": ["none.pb"], "paddle": ["alone.pdmodel"], "catboost": ["none.cbm"]}
+FIRST = {"pytorch": ["broken.pt"], "tensorflow": ["none.pb"], "paddle": ["alone.pdmodel"], "catboost": ["none.cbm"],
+         "caffe2": ["none_predict_net.pb"]}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -123,7 +133,7 @@ def test_text_detection_through_tensorflow(made, tmp_path):
 
 
 @pytest.mark.parametrize("file, why", [
-    ("predict_net.pb", "Caffe2"), ("net.caffemodel", "OpenVINO"), ("net.params", "MXNet"), ("net.mlmodel", "Core ML"),
+    ("net.caffemodel", "OpenVINO"), ("net.params", "MXNet"), ("net.mlmodel", "Core ML"),
     ("net.plan", "TensorRT"), ("net.gguf", "Serve it with a Python model"), ("net.ckpt", "export a SavedModel"),
     ("net.mar", "nereid get"), ("net.xml", "PMML"), ("net.abc", "of no format that can be converted")])
 def test_formats_without_a_converter_say_what_to_do(tmp_path, file, why):

@@ -15,7 +15,7 @@ var refusals = map[string]string{
 		"serve the ONNX model that the engine was built from, with optimization { execution_accelerators { " +
 		"gpu_execution_accelerator: [ { name: \"tensorrt\" } ] } } on a machine with a GPU",
 	modelconfig.BackendCaffe2: "ran Caffe2's networks, and nothing does any more: PyTorch has dropped Caffe2; " +
-		"convert the model to ONNX with the PyTorch that still has it (caffe2.python.onnx.frontend, before 2.4)",
+		"convert the model to ONNX with nereid convert, which installs the last that has it",
 	modelconfig.BackendDALI: "needs NVIDIA's DALI as a library of Triton's, which is not loaded here; " +
 		"put the pipeline into a Python model (pip install nvidia-dali-cuda120, and nvidia.dali in its model.py), " +
 		"or its operators into an ONNX model",

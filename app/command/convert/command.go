@@ -27,14 +27,15 @@ Usage:
 
 MODEL is one of
   .pkl .pickle .joblib        a model of scikit-learn, or of XGBoost's or LightGBM's classes for it
-  .json .ubj                  a model of XGBoost (save_model)
-  .txt                        a model of LightGBM (save_model)
-  .cbm                        a model of CatBoost (save_model)
+  .json .ubj .xgb             a model of XGBoost (save_model)
+  .txt .lgb                   a model of LightGBM (save_model)
+  .cbm .cb                    a model of CatBoost (save_model)
   .pt .pth                    a TorchScript file; with --class weights of PyTorch (state_dict, also .safetensors)
   .pt2                        a program of torch.export
   torchvision:NAME timm:NAME  a model of these libraries, with random weights
   a SavedModel's folder       and .pb (frozen graph), .keras, .h5, .tflite: a model of TensorFlow
   .pdmodel, .json             a model of PaddlePaddle, with its .pdiparams beside it
+  predict_net.pb, .netdef     a model of Caffe2, with init_net.pb or init_*.netdef beside it
   .onnx                       with --fp16, --int8, --opset, --simplify or --external-data
 
 The converters are installed into environments of their own in the data folder, once. Both models then answer the same
@@ -75,9 +76,9 @@ func (o *converter) sections() []command.Section {
 			"of saved requests, or captured:MODEL, what the server captured of a model; default: made ones", &o.inputs),
 		command.Opt("--image-scale", "SCALE", "of pictures: unit (0 to 1), signed (-1 to 1), imagenet or none; "+
 			"default: none for UINT8, imagenet for colours of 160 pixels or more, else unit", &o.scale),
-	}}, {Title: "PyTorch", Options: []command.Option{
+	}}, {Title: "PyTorch and Caffe2", Options: []command.Option{
 		command.Opt("--shape", "[NAME:[TYPE:]]D,...", "an input, -1 for an open dimension, such as -1,3,224,224 or "+
-			"tokens:INT64:-1,16; repeatable. TorchScript and classes need it", func(v string) error {
+			"tokens:INT64:-1,16; repeatable. TorchScript, classes and Caffe2 need it", func(v string) error {
 			s, err := parseShape(v)
 			o.shapes = append(o.shapes, s)
 			return err
@@ -124,12 +125,13 @@ func (o *converter) check() error {
 			"--external-data), or import it", of)
 	case kind != kindONNX && change:
 		return fmt.Errorf("--fp16, --int8 and --simplify are for ONNX models; convert %s without them first", of)
-	case o.opset != 0 && (kind == kindPickle || kind == kindXGBoost || kind == kindLightGBM || kind == kindCatBoost):
+	case o.opset != 0 && (kind == kindPickle || kind == kindXGBoost || kind == kindLightGBM || kind == kindCatBoost ||
+		kind == kindCaffe2):
 		return fmt.Errorf("--opset is not for %s; convert it without, then change the ONNX model", of)
 	case o.fp16 && o.int8:
 		return errors.New("--fp16 and --int8 exclude each other")
-	case len(o.shapes) > 0 && kind != kindPyTorch:
-		return fmt.Errorf("--shape is for models of PyTorch; %s says the shapes of its inputs", of)
+	case len(o.shapes) > 0 && kind != kindPyTorch && kind != kindCaffe2:
+		return fmt.Errorf("--shape is for models of PyTorch and Caffe2; %s says the shapes of its inputs", of)
 	case o.arguments != "" && o.source.class == "":
 		return errors.New("--arguments is for --class and models of libraries")
 	case kind == kindPickle && !o.trust:
@@ -177,6 +179,9 @@ func (o *converter) nameFor(s source) string {
 		return staging.ModelName(name)
 	}
 	stem := strings.TrimSuffix(s.file, filepath.Ext(s.file))
+	if s.kind == kindCaffe2 {
+		stem = strings.TrimRight(strings.TrimSuffix(stem, "predict_net"), "_/")
+	}
 	if cfg, err := configOf(s.file); err == nil && cfg != nil && s.kind == kindONNX {
 		stem = filepath.Dir(filepath.Dir(s.file)) + o.suffix()
 	}

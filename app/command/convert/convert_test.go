@@ -15,7 +15,8 @@ func TestKindIsRecognisedByName(t *testing.T) {
 	for file, want := range map[string]string{
 		"a.PKL": "sklearn", "a.b.joblib": "sklearn", "m.json": "xgboost", "m.ubj": "xgboost", "m.txt": "lightgbm",
 		"m.onnx": "onnx", "m.pt": "pytorch", "m.pt2": "pytorch", "m.keras": "tensorflow", "m.cbm": "catboost",
-		"m.pdmodel": "paddle", "predict_net.pb": "", "m.pb": "tensorflow", "m.plan": "", "m.mlmodel": "", "m": "",
+		"m.pdmodel": "paddle", "predict_net.pb": "caffe2", "init_net.pb": "",
+		"m.netdef": "caffe2", "init_m.netdef": "", "m.pb": "tensorflow", "m.plan": "", "m.mlmodel": "", "m": "",
 	} {
 		if got, err := kindOf(file); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s is %q, %v; want %q", file, got, err, want)

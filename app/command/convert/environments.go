@@ -25,6 +25,11 @@ func environment(kind string) python.Framework {
 	case kindPaddle:
 		return python.Framework{Name: "convert-paddle", Title: "PaddlePaddle and its converter", Module: "paddle2onnx",
 			Requirements: "paddlepaddle==3.3.1\npaddle2onnx==2.1.0\n" + pictures + onnxForPaddle}
+	case kindCaffe2:
+		// PyTorch 1.10 is the last whose package has Caffe2, and Python 3.9 the newest that it is built for.
+		return python.Framework{Name: "convert-caffe2", Title: "Caffe2 of PyTorch 1.10", Module: "caffe2",
+			Pythons: []string{"3.9"}, Requirements: "torch==1.10.2\nonnx==1.12.0\nprotobuf==3.20.1\nnumpy==1.23.5\n" +
+				"future==1.0.0\nsix\nonnxruntime==1.19.2\n" + "pillow==11.3.0\n"}
 	case kindPyTorch:
 		return pytorch()
 	case kindTensorFlow:

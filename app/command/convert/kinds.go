@@ -20,21 +20,21 @@ const (
 	kindPyTorch    = "pytorch"
 	kindTensorFlow = "tensorflow"
 	kindPaddle     = "paddle"
+	kindCaffe2     = "caffe2"
 )
 
 // kinds are the formats that can be converted, by the end of a file's name.
 var kinds = map[string]string{
 	".pkl": kindPickle, ".pickle": kindPickle, ".joblib": kindPickle, ".json": kindXGBoost, ".ubj": kindXGBoost,
 	".txt": kindLightGBM, ".cbm": kindCatBoost, ".onnx": kindONNX,
+	".xgb": kindXGBoost, ".lgb": kindLightGBM, ".cb": kindCatBoost, // as MLflow names them
 	".pt": kindPyTorch, ".pth": kindPyTorch, ".pt2": kindPyTorch, ".safetensors": kindPyTorch,
 	".pb": kindTensorFlow, ".keras": kindTensorFlow, ".h5": kindTensorFlow, ".hdf5": kindTensorFlow,
-	".tflite": kindTensorFlow, ".pdmodel": kindPaddle,
+	".tflite": kindTensorFlow, ".pdmodel": kindPaddle, ".netdef": kindCaffe2,
 }
 
 // refused says for other formats what to do instead.
 var refused = map[string]string{
-	".netdef": "it is a model of Caffe2, whose converter ended with PyTorch 1.13. Install an old PyTorch that " +
-		"still has caffe2, convert it by caffe2.python.onnx.frontend, and import the ONNX file",
 	".caffemodel": "Caffe has no converter that is kept up. Convert it with OpenVINO 2022.3 (mo --input_model), " +
 		"which the OpenVINO backend serves, or train the network again in PyTorch",
 	".params": "MXNet is retired. Where MXNet 1.9 is installed, mxnet.onnx.export_model writes ONNX; import that file",
@@ -119,8 +119,11 @@ func kindOf(path string) (string, error) {
 	end := strings.ToLower(filepath.Ext(path))
 	base := strings.ToLower(filepath.Base(path))
 	switch {
-	case base == "predict_net.pb" || base == "init_net.pb":
-		end = ".netdef"
+	case strings.HasSuffix(base, "init_net.pb") || strings.HasPrefix(base, "init_") && end == ".netdef":
+		return "", fmt.Errorf("%s has the weights of a model of Caffe2; name the file of the network beside it, "+
+			"predict_net.pb or model.netdef", path)
+	case strings.HasSuffix(base, "predict_net.pb"):
+		return kindCaffe2, nil
 	case end == ".json" && exists(strings.TrimSuffix(path, filepath.Ext(path))+".pdiparams"):
 		return kindPaddle, nil
 	}

@@ -1,6 +1,6 @@
 """Makes small models of a framework for test_convert_nets.py.
 
-usage: make_nets.py pytorch|tensorflow|paddle|catboost FOLDER
+usage: make_nets.py pytorch|tensorflow|paddle|catboost|caffe2 FOLDER
 """
 
 import pathlib
@@ -108,6 +108,49 @@ def catboost():
     words = [[str(v)] for v in y]
     catboost.CatBoostRegressor(**options, cat_features=[0]).fit(words, x[:, 1]).save_model(folder / "words.cbm")
     (folder / "none.cbm").write_bytes(b"nothing")
+
+
+def caffe2():
+    from caffe2.python import brew, model_helper, workspace
+
+    def saved(model, outputs, predict, init, **filled):
+        workspace.ResetWorkspace()
+        workspace.RunNetOnce(model.param_init_net)
+        for name, value in filled.items():
+            workspace.FeedBlob(name, value)
+        network, weights = model.net.Proto(), model.param_init_net.Proto()
+        network.external_output.extend(outputs)
+        del weights.op[:]
+        for name in sorted(workspace.Blobs()):  # random numbers are made once, and saved as numbers
+            value = workspace.FetchBlob(name)
+            op = weights.op.add(type="GivenTensorFill")
+            op.output.append(name)
+            op.arg.add(name="shape").ints.extend(value.shape)
+            op.arg.add(name="values").floats.extend(value.ravel().tolist())
+        (folder / predict).write_bytes(network.SerializeToString())
+        (folder / init).write_bytes(weights.SerializeToString())
+
+    net = model_helper.ModelHelper("net", init_params=True)
+    brew.conv(net, "data", "a", 1, 4, 3)
+    brew.spatial_bn(net, "a", "b", 4, is_test=True)
+    brew.max_pool(net, brew.relu(net, "b", "b"), "c", kernel=2, stride=2)
+    brew.softmax(net, brew.fc(net, "c", "d", 36, 3), "scores")
+    saved(net, ["scores"], "predict_net.pb", "init_net.pb")
+    two = model_helper.ModelHelper("two", init_params=True)
+    brew.fc(two, "left", "a", 4, 3)
+    brew.fc(two, "right", "b", 6, 3)
+    brew.sum(two, ["a", "b"], "total")
+    two.net.Sigmoid("total", "share")
+    saved(two, ["total", "share"], "two.netdef", "init_two.netdef")
+    only = model_helper.ModelHelper("only", init_params=True)
+    brew.fc(only, "data", "scores", 4, 3)
+    saved(only, ["scores"], "filled_predict_net.pb", "filled_init_net.pb", data=np.zeros((1, 4), np.float32))
+    code = model_helper.ModelHelper("code", init_params=True)
+    brew.fc(code, "left", "a", 4, 3)
+    code.net.Python(lambda inputs, outputs: None)("a", "b")
+    saved(code, ["b"], "code.netdef", "init_code.netdef")
+    (folder / "alone.netdef").write_bytes((folder / "two.netdef").read_bytes())
+    (folder / "none_predict_net.pb").write_bytes(b"nothing")
 
 
 globals()[sys.argv[1]]()

@@ -55,11 +55,11 @@ keep("lgb_classes.joblib", lightgbm.LGBMClassifier(n_estimators=5, verbose=-1))
 keep("lgb_values.joblib", lightgbm.LGBMRegressor(n_estimators=5, verbose=-1), values)
 
 for name, objective, y in [("xgb_binary.json", "binary:logistic", two), ("xgb_multi.ubj", "multi:softprob", classes),
-                           ("xgb_values.json", "reg:squarederror", values)]:
+                           ("xgb_values.json", "reg:squarederror", values), ("mlflow.xgb", "binary:logistic", two)]:
     more = {"num_class": 3} if "multi" in objective else {}
     xgboost.train({"objective": objective, **more}, xgboost.DMatrix(x, y), 5).save_model(folder / name)
 for name, objective, y in [("lgb_binary.txt", "binary", two), ("lgb_multi.txt", "multiclass", classes),
-                           ("lgb_values.txt", "regression", values)]:
+                           ("lgb_values.txt", "regression", values), ("mlflow.lgb", "binary", two)]:
     more = {"num_class": 3} if "multi" in objective else {}
     lightgbm.train({"objective": objective, "verbose": -1, **more}, lightgbm.Dataset(x, y), 5).save_model(folder / name)
 

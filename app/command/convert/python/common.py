@@ -257,14 +257,13 @@ def settle(model, net, parts, folder):
     save(model, path, False)
     run = runs(session(path))
     batched = all(p.dims and p.dims[0] is None for p in net.ports)
-    one = run(parts[0]) if not batched else run([a[:1] for a in parts[0]])
-    two = one
-    if batched:
-        try:
+    try:
+        one = two = run([a[:1] for a in parts[0]] if batched else parts[0])
+        if batched:
             two = run([np.concatenate([a[:1]] * 2) for a in parts[0]])
-        except Exception as e:  # its errors have many types
-            raise Stop(f"the ONNX model takes one row at once only: {first_line(e)}. Say so with a first dimension of 1 in "
-                       "--shape") from e
+    except Exception as e:  # its errors have many types
+        raise Stop(f"the ONNX model takes {'one number of rows only' if batched else 'no such inputs'}: {first_line(e)}. "
+                   "Say so with a first dimension of 1 in --shape") from e
     for info, port in zip(model.graph.input, net.ports):
         shaped(info, ["batch" if d is None else d for d in port.dims])
     for info, a, b in zip(model.graph.output, one, two):

@@ -15,7 +15,7 @@ import sys
 from common import Stop, convert
 
 LOADERS = {"sklearn": "tables", "xgboost": "tables", "lightgbm": "tables", "catboost": "tables", "onnx": "changes",
-           "pytorch": "torches", "tensorflow": "tensorflows", "paddle": "paddles"}
+           "pytorch": "torches", "tensorflow": "tensorflows", "paddle": "paddles", "caffe2": "caffes"}
 
 
 def main(order):

@@ -133,22 +133,42 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 	}
 	if f.model == "" {
 		delete(m.Flavors, "python_function")
-		names := slices.Sorted(maps.Keys(m.Flavors))
-		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; make an ONNX model of "+
-			"its %s with nereid convert, log it with mlflow.onnx.log_model, or write a model.py that loads it",
-			list(names), cmp.Or(list(t.filesOf(m.Flavors)), "file"))
+		names, cure := list(slices.Sorted(maps.Keys(m.Flavors))), "log it with mlflow.onnx.log_model where its code is"
+		if command := t.conversionOf(m.Flavors); command != "" {
+			cure = "unpack it and run " + command
+		}
+		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; %s, or write a model.py "+
+			"that loads it", cmp.Or(names, "of Python only"), cure)
 	}
 	return f, t.hasModel(f.model, "the MLflow model", "log it again with mlflow.onnx.log_model")
 }
 
-// filesOf returns the files of an MLflow model that its flavours name, themselves or by their folder.
-func (t *tree) filesOf(flavors map[string]map[string]any) (files []string) {
+// convertible are the flavours of MLflow whose file nereid convert takes, if its name has one of these ends. The value
+// is the option that it needs.
+var convertible = map[string]map[string]string{
+	"catboost": {".cb": ""}, "keras": {".keras": "", ".h5": ""}, "lightgbm": {".lgb": "", ".pkl": "--trust "},
+	"sklearn": {".pkl": "--trust "}, "tensorflow": {".keras": "", ".h5": ""},
+	"xgboost": {".xgb": "", ".json": "", ".ubj": "", ".pkl": "--trust "},
+}
+
+// conversionOf returns the command that makes an ONNX model of an MLflow model; "" if no flavour can be converted.
+func (t *tree) conversionOf(flavors map[string]map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(flavors)) {
+		for _, file := range t.filesOf(flavors[name]) {
+			if option, ok := convertible[name][path.Ext(file)]; ok {
+				return "nereid convert -r REPOSITORY --name=NAME " + option + file
+			}
+		}
+	}
+	return ""
+}
+
+// filesOf returns the files of an MLflow model that a flavour names, themselves or by their folder.
+func (t *tree) filesOf(fields map[string]any) (files []string) {
 	for _, f := range t.files {
-		for _, fields := range flavors {
-			for _, v := range fields {
-				if name, ok := v.(string); ok && (f == name || path.Dir(f) == name) && !slices.Contains(files, f) {
-					files = append(files, f)
-				}
+		for _, v := range fields {
+			if name, ok := v.(string); ok && (f == name || path.Dir(f) == name) && !slices.Contains(files, f) {
+				files = append(files, f)
 			}
 		}
 	}

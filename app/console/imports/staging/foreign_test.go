@@ -43,12 +43,18 @@ var packages = map[string]struct {
 		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables=weights"},
 	"MLflow with Python": {map[string]string{"MLmodel": "flavors:\n  sklearn:\n    pickled_model: model.pkl\n",
 		"model.pkl": "pickle", "conda.yaml": ""},
-		"make an ONNX model of its model.pkl with nereid convert, log it with mlflow.onnx.log_model"},
+		"run nereid convert -r REPOSITORY --name=NAME --trust model.pkl, or write a model.py"},
+	"MLflow with XGBoost": {map[string]string{
+		"MLmodel":   "flavors:\n  xgboost:\n    data: model.xgb\n  python_function:\n    data: model.xgb\n",
+		"model.xgb": "trees"}, "run nereid convert -r REPOSITORY --name=NAME model.xgb, or"},
+	"MLflow with Keras": {map[string]string{
+		"MLmodel":          "flavors:\n  tensorflow:\n    data: data\n    model_type: keras\n",
+		"data/model.keras": "layers"}, "run nereid convert -r REPOSITORY --name=NAME data/model.keras, or"},
 	"MLflow with PyTorch": {map[string]string{
 		"MLmodel":        "flavors:\n  pytorch:\n    model_data: data\n  python_function:\n    data: data\n",
-		"data/model.pth": "pickle"}, "of its data/model.pth with nereid convert"},
+		"data/model.pth": "pickle"}, "pytorch, which need its Python code; log it with mlflow.onnx.log_model where"},
 	"MLflow without a file": {map[string]string{"MLmodel": "flavors:\n  python_function: {}\n"},
-		"make an ONNX model of its file with nereid convert"},
+		"has the flavours of Python only, which need its Python code; log it with mlflow.onnx.log_model"},
 	"BentoML with ONNX": {map[string]string{
 		"model.yaml":       "name: iris\nversion: abc\nmodule: bentoml.onnx\napi_version: v2\n",
 		"saved_model.onnx": "graph", "custom_objects.pkl": "code"}, "iris: 1/model.onnx=graph"},
