@@ -85,6 +85,7 @@ def add_sub(server, model, inputs, outputs, batch=2):
     [
         pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 I020 TorchScript"),
         pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript with named arguments"),
+        pytest.param("add_sub_ordered", ("LEFT", "RIGHT"), ("SUM", "DIFFERENCE"), id="D061 tensors by their order"),
         pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="I020 an exported program"),
         pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 I020 a Python class"),
         pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a Python class with weights"),
@@ -391,6 +392,17 @@ def test_wrong_shapes_are_refused(server):
         request(server, "signature_default", {"x": (np.ones((1, 4), np.int32), "INT32")})
     np.testing.assert_array_equal(request(server, "signature_default", {"x": (x[:, :4], "FP32")}).as_numpy("y"),
                                   x[:, :4] * 2)
+
+
+@pytest.mark.parametrize("model, error", [
+    ("typed_pt", "configuration expects datatype TYPE_INT32 for output 'OUTPUT__0', model provides TYPE_FP32"),
+    ("beyond_pt", "The output OUTPUT__2 in the model configuration refers to an output index which doesn't exist. "
+                  "This model has 2 outputs"),
+])
+def test_outputs_that_the_configuration_describes_wrongly_D061(server, model, error):
+    given = [{"name": n, "datatype": "FP32", "shape": [1, 16], "data": list(range(16))} for n in ("LEFT", "RIGHT")]
+    answer = server.post(f"/v2/models/{model}/infer", {"inputs": given})
+    assert answer.status == 500 and error in answer.error, answer.body
 
 
 @pytest.mark.parametrize("model, reason", [

@@ -37,6 +37,15 @@ def pytorch(root):
                    'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + IO.format("b", "a", "sum__0", "difference__1"))
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
 
+    for name, outputs, kind in (
+        ("add_sub_ordered", ("SUM", "DIFFERENCE"), "FP32"), ("typed_pt", ("OUTPUT__0", "OUTPUT__1"), "INT32"),
+        ("beyond_pt", ("OUTPUT__0", "OUTPUT__2"), "FP32"),
+    ):
+        given, made = IO.format("LEFT", "RIGHT", *outputs).split("output", 1)
+        folder = write(root / name, 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + given + "output"
+                       + made.replace("FP32", kind))
+        torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
+
     # Python classes: one without weights and one with weights.
     text = "import torch\n\n\nclass AddSub(torch.nn.Module):\n    def forward(self, a, b):\n        return a + b, a - b\n"
     names = IO.format("A", "B", "SUM", "DIFFERENCE")

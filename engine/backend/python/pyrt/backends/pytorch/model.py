@@ -42,6 +42,7 @@ class TritonPythonModel(Framework):
         _refuse(self.config)
         self._threads()
         self._mode = torch.inference_mode if self.parameter("INFERENCE_MODE", boolean, True) else torch.no_grad
+        self._typed = False  # whether an output must have the type that the configuration says
         self._clean = self.parameter("ENABLE_CACHE_CLEANING", boolean, False)
         self._torch_device = torch.device("cuda:%d" % self.device if self.kind == "GPU" else "cpu")
         if path.endswith(".py"):
@@ -105,23 +106,22 @@ class TritonPythonModel(Framework):
         names = [i["name"] for i in self.inputs]
         self._by_name = bool(names) and set(names) <= set(arguments)
         indices = [_INDEX.match(name) for name in names]
-        self._as_dictionary = False
+        self._as_dictionary, self._typed = False, True
         if self._by_name:
             self._order = [name for name in arguments if name in names]
         elif all(indices):
             self._order = [name for _, name in sorted((int(m.group(1)), m.group(0)) for m in indices)]
         elif len(arguments) == 1 and "Dict" in str(self._model.forward.schema.arguments[1].type):
             self._order, self._as_dictionary = names, True
-        else:
-            wrong = next(name for name, m in zip(names, indices) if not m)
-            raise pb.TritonModelException(
-                "input '%s' is neither an argument of the model's forward() (%s) nor of the form <name>__<index>"
-                % (wrong, ", ".join(arguments))
+        else:  # as in Triton, the configuration has the order
+            self._order = names
+            pb.Logger.log_warn(
+                "the inputs of model '%s' are neither arguments of its forward() (%s) nor of the form <name>__<index>; "
+                "they are its arguments in the order of the configuration" % (self.name, ", ".join(arguments))
             )
-        self._results = {}
-        for output in self.outputs:
-            m = _INDEX.match(output["name"])
-            self._results[output["name"]] = int(m.group(1)) if m else output["name"]
+        names = [o["name"] for o in self.outputs]
+        indices = [_INDEX.match(name) for name in names]
+        self._results = {n: int(m.group(1)) if all(indices) else at for at, (n, m) in enumerate(zip(names, indices))}
 
     def run(self, inputs, wanted):
         with self._mode():
@@ -133,6 +133,9 @@ class TritonPythonModel(Framework):
             else:
                 result = self._model(*tensors.values())
             outputs = {name: self._array(self._pick(result, self._results[name], name)) for name in wanted}
+        if self._typed:
+            for name, array in outputs.items():
+                self._check_type(name, array)
         if self._clean and self._torch_device.type == "cuda":
             torch.cuda.empty_cache()
         return outputs
@@ -151,6 +154,15 @@ class TritonPythonModel(Framework):
             tensor = torch.from_numpy(array)
         return tensor.to(self._torch_device)
 
+    def _check_type(self, name, array):
+        wanted = pb.get_output_config_by_name(self.config, name)["data_type"]
+        if wanted != "TYPE_BF16" and pb.triton_string_to_numpy(wanted) != array.dtype:
+            kinds = (n for n in pb.TRITON_STRING_TO_NUMPY if pb.triton_string_to_numpy(n) == array.dtype)
+            made = next(kinds, str(array.dtype))
+            raise ValueError(
+                "configuration expects datatype %s for output '%s', model provides %s" % (wanted, name, made)
+            )
+
     @staticmethod
     def _pick(result, key, name):
         if isinstance(result, dict):
@@ -161,12 +173,11 @@ class TritonPythonModel(Framework):
             return result[name]
         if not isinstance(result, (tuple, list)) or (result and isinstance(result[0], str)):
             result = (result,)
-        if isinstance(key, str):
-            raise ValueError(
-                "output '%s' must be named <name>__<index>: the model returns its outputs by position" % name
-            )
         if key >= len(result):
-            raise ValueError("output '%s' is not there: the model returned %d outputs" % (name, len(result)))
+            raise ValueError(
+                "The output %s in the model configuration refers to an output index which doesn't exist. "
+                "This model has %d outputs" % (name, len(result))
+            )
         return result[key]
 
     @staticmethod
