@@ -212,7 +212,7 @@ def test_F16_nothing_is_lost_while_everything_happens_at_once(tmp_path):
     write_repository(repo)
     models.write_identity(source, "imported")
     with small_disk(tmp_path / "data", 96 * MIB), Server(repo, tmp_path, "--model-control-mode=explicit",
-                                                         "--load-model=*") as s:
+                                                         "--load-model=*", "--history-max-bytes=16MiB") as s:
         # One client a thread: the library's clients are not for several threads.
         clients = [triton_http.InferenceServerClient(s.http, network_timeout=120) for _ in range(5)]
         loads = [
