@@ -55,8 +55,8 @@ func offer(r *Recorder, id int64, err error) {
 	r.offer(id, request(), &infer.Response{Err: err, Final: true})
 }
 
-// After a restart with a clock that is behind, a request has no ID of contents that were captured before. So its contents
-// replace no others, and it is not the oldest.
+// After a restart with a clock that is behind, a request has no ID of contents that were captured before. So its
+// contents replace no others, and it is not the oldest.
 func TestIDsFollowThoseOfTheCapturedContents(t *testing.T) {
 	before := newRecorder(t)
 	future := time.Now().Add(24 * 365 * time.Hour).UnixMicro()

@@ -67,8 +67,8 @@ func Open(path string) (*Dir, error) {
 
 // unwritable says what to do about a folder that cannot be written.
 func unwritable(err error) error {
-	return fmt.Errorf("the server needs one folder that it may write, on a disk or in memory (tmpfs): %w; name one with "+
-		"--data-dir=<folder>", err)
+	return fmt.Errorf("the server needs one folder that it may write, on a disk or in memory (tmpfs): %w; "+
+		"name one with --data-dir=<folder>", err)
 }
 
 // Join returns a path inside the folder.

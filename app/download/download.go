@@ -38,8 +38,8 @@ func Plain(u *url.URL) string {
 	return shown.String()
 }
 
-// Digest returns the SHA-256 and the size of a file. If want is not empty, another SHA-256 is an error, which names from
-// as the place where want was given.
+// Digest returns the SHA-256 and the size of a file. If want is not empty, another SHA-256 is an error, which names
+// from as the place where want was given.
 func Digest(file, want, from string) (sum string, size int64, err error) {
 	f, err := os.Open(file)
 	if err != nil {

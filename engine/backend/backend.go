@@ -111,7 +111,8 @@ type Traits struct {
 	// DeviceBlocking: the instances of the model on one GPU execute one after the other (Triton's execution policy).
 	DeviceBlocking bool
 
-	// ReportsExecutions and ReportsResponses: Spec.Reported is called for each, so the server does not count them itself.
+	// ReportsExecutions and ReportsResponses: Spec.Reported is called for each, so the server does not count them
+	// itself.
 	ReportsExecutions, ReportsResponses bool
 }
 

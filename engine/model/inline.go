@@ -36,8 +36,8 @@ type inlining struct {
 
 func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
 	traits := loaded.Traits()
-	if !traits.RunsInline && !traits.WaitsInline || traits.DeviceBlocking || cfg.GetModelTransactionPolicy().GetDecoupled() ||
-		cfg.GetSequenceBatching() != nil {
+	if !traits.RunsInline && !traits.WaitsInline || traits.DeviceBlocking ||
+		cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {

@@ -165,7 +165,8 @@ func Config(ctx context.Context, e *command.Env, args []string) int {
 		return status
 	}
 	if args[0] != "generate" || flags.NArg() != 1 {
-		fmt.Fprint(e.Stderr, "error: nereid config wants show, get and a model, or generate and one file or folder\n\n"+configUsage)
+		fmt.Fprint(e.Stderr, "error: nereid config wants show, get and a model, or generate and one file or folder\n\n"+
+			configUsage)
 		return 2
 	}
 	o, closeBackends, err := backends.OpenInspection(*dataDir, e.Lookup)

@@ -9,8 +9,8 @@ import (
 	"nereid/app/console/api"
 )
 
-// differs describes an output that differs too much, "" if there is none. Numbers may differ by the tolerance. Labels of
-// an output without numbers must be the same. At a low precision, 99 % of the labels must be the same, also beside
+// differs describes an output that differs too much, "" if there is none. Numbers may differ by the tolerance. Labels
+// of an output without numbers must be the same. At a low precision, 99 % of the labels must be the same, also beside
 // numbers.
 func differs(r *api.ParityReport, tolerance float64) string {
 	for _, t := range r.Outputs {

@@ -137,8 +137,8 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 		if command := t.conversionOf(m.Flavors); command != "" {
 			cure = "unpack it and run " + command
 		}
-		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; %s, or write a model.py "+
-			"that loads it", cmp.Or(names, "of Python only"), cure)
+		return nil, invalid("the MLflow model has the flavours %s, which need its Python code; %s, or write a "+
+			"model.py that loads it", cmp.Or(names, "of Python only"), cure)
 	}
 	return f, t.hasModel(f.model, "the MLflow model", "log it again with mlflow.onnx.log_model")
 }
