@@ -115,7 +115,7 @@ $(LINT)-$(GOLANGCI_VERSION):
 
 setup-frontend: $(DIST)
 $(NODE_MODULES): frontend/package-lock.json
-	@node -e 'if (+process.versions.node.split(".")[0] < 20) { console.error("Node 20 or newer is needed, found " + process.version); process.exit(1) }'
+	@node -e 'const [a, b] = process.versions.node.split("."); if (a < 20 || a == 20 && b < 19) { console.error("Node 20.19 or newer is needed, found " + process.version); process.exit(1) }'
 	cd frontend && npm ci --no-audit --no-fund
 	@touch $@
 $(DIST): $(NODE_MODULES) $(shell find frontend -path frontend/node_modules -prune -o -path frontend/dist -prune -o -type f -not -path '*/e2e/*' -print 2>/dev/null)
