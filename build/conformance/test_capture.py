@@ -361,7 +361,7 @@ def test_all_responses_of_decoupled_models_are_kept_and_compared_again(tmp_path)
         until(lambda: page(server, "GET", "/models/words/capture")["kept"] == 1, 60, "nothing is kept", server.log)
         (found,) = page(server, "GET", "/requests?model=words")["requests"]
         kept = page(server, "GET", f"/requests/{found['id']}/contents")
-        assert kept["responses"] == 2
+        assert found["responses"] == kept["responses"] == 2
         texts, index = kept["outputs"]
         assert (texts["name"], texts["shape"], index["shape"]) == ("text_output", [2], [2])
         assert base64.b64decode(texts["data"]) == b"\3\0\0\0two\5\0\0\0WORDS"

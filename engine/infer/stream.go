@@ -20,7 +20,7 @@ type stream struct {
 	queue  fifo[*Response] // guarded by mu, as are bytes and waker
 	bytes  int             // the size of the responses in queue
 	sent   int             // the bytes of all outputs that were put
-	count  int             // of the responses that were put
+	count  int             // of the responses that were put, without an empty one
 	waker  Waker
 	inline [1]*Response  // storage of queue for the usual single response
 	wake   chan struct{} // capacity 1: something was put and waker is nil
@@ -44,7 +44,9 @@ func (s *stream) put(resp *Response, r *Request) {
 	s.queue.push(resp)
 	s.bytes += size
 	s.sent += size - responseCost
-	s.count++
+	if !resp.Empty {
+		s.count++
+	}
 	if s.waker != nil {
 		s.waker.Wake() // under mu, so that no call follows Notify(nil)
 		s.mu.Unlock()
@@ -103,7 +105,7 @@ func (s *stream) take() *Response {
 	return resp
 }
 
-// Answers returns how many responses the request has had, and the bytes of their outputs.
+// Answers returns how many responses the request has had, without an empty one, and the bytes of their outputs.
 func (r *Request) Answers() (n, size int) {
 	r.stream.mu.Lock()
 	defer r.stream.mu.Unlock()
