@@ -40,15 +40,29 @@ def run(*argv, **more):
     return done.stdout
 
 
+DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
+
+
 class Clean:
     """A clean Debian in a folder."""
 
     def __init__(self, path):
         self.path = path
         run("tar", "-xf", os.environ["ROOT_TAR"], "-C", path, "--exclude=./dev/*")
-        for name in ("dev", "proc"):
+        for name, kind in ("proc", "proc"), ("dev", "tmpfs"):
             (path / name).mkdir(exist_ok=True)
-            run("mount", "--rbind", "/" + name, path / name)  # unmounted with the namespace
+            run("mount", "-t", kind, name, path / name)
+        # Its own devices: when the folder is removed, nothing of the machine's /dev may be removed with it.
+        run("cp", "-a", *("/dev/" + name for name in DEVICES), path / "dev")
+        (path / "dev/fd").symlink_to("/proc/self/fd")
+        for name, kind, options in ("shm", "tmpfs", "mode=1777"), ("pts", "devpts", "newinstance,ptmxmode=666"):
+            (path / "dev" / name).mkdir()
+            run("mount", "-t", kind, "-o", options, name, path / "dev" / name)
+        (path / "dev/ptmx").symlink_to("pts/ptmx")
+
+    def close(self):
+        for name in "dev", "proc":
+            run("umount", "-R", "-l", self.path / name)
 
     def run(self, *argv, user="root", **more):
         return run("chroot", f"--userspec={user}", self.path, *argv, **more)
@@ -70,7 +84,9 @@ def clean(tmp_path_factory):
     with socket.socket() as s:  # the loopback device of a new network namespace is down
         flags = struct.unpack("16sh", fcntl.ioctl(s, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
         fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
-    return Clean(tmp_path_factory.mktemp("clean"))
+    c = Clean(tmp_path_factory.mktemp("clean"))
+    yield c
+    c.close()
 
 
 class Service:
