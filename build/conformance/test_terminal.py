@@ -164,7 +164,7 @@ def answered(server, answer, *argv):
         os.close(theirs)
 
 
-def test_f049_a_model_is_removed_after_a_question(server, tmp_path):
+def test_F049_a_model_is_removed_after_a_question(server, tmp_path):
     repo = tmp_path / "models"
     for name in "half", "words", "many":
         shutil.copytree(server.repositories[0] / name, repo / name)
@@ -182,7 +182,7 @@ def test_f049_a_model_is_removed_after_a_question(server, tmp_path):
         assert (repo / "many").is_dir()
 
 
-def test_f049_status_and_configuration_of_a_model_are_printed(server):
+def test_F049_status_and_configuration_of_a_model_are_printed(server):
     status = json.loads(run(server, "status", "--json"))
     assert status["live"] and status["ready"] and "model_configuration" in status["extensions"]
     text = run(server, "config", "get", "vector")
