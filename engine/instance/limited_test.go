@@ -44,6 +44,16 @@ func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int
 	})
 }
 
+// enqueue sends a request with a number of rows.
+func enqueue(t *testing.T, o Options, rows int) *infer.Request {
+	q := infer.NewDetached()
+	q.BatchSize = rows
+	if err := o.Batcher.Enqueue(q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
 // Instances of two models that each need all of a resource never execute at the same time. Every request is answered,
 // and the resources are free at the end, also if Close cancels executions.
 func TestInstancesWaitForRateLimiter(t *testing.T) {
@@ -67,11 +77,7 @@ func TestInstancesWaitForRateLimiter(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range 40 {
 					o := []Options{a, b}[i%2]
-					q := infer.NewDetached()
-					q.BatchSize = 1 + i%8
-					if err := o.Batcher.Enqueue(q); err != nil {
-						t.Fatal(err)
-					}
+					q := enqueue(t, o, 1+i%8)
 					wg.Go(func() {
 						resp, err := q.Next(t.Context())
 						if err != nil || resp.Err != nil && !tt.hurry {
@@ -132,11 +138,7 @@ func TestPrioritiesOfTwoModels_C076(t *testing.T) {
 		var answered [2]atomic.Int32
 		for range 100 {
 			for i, o := range []Options{first, second} {
-				q := infer.NewDetached()
-				q.BatchSize = 8 // fills a batch
-				if err := o.Batcher.Enqueue(q); err != nil {
-					t.Fatal(err)
-				}
+				q := enqueue(t, o, 8) // fills a batch
 				wg.Go(func() {
 					defer q.Release()
 					late, cancel := context.WithTimeout(t.Context(), 90*time.Millisecond+time.Microsecond)
@@ -190,11 +192,7 @@ func TestInstancesOfABlockedDeviceTakeTurns_C067(t *testing.T) {
 				})
 				var wg sync.WaitGroup
 				for range 30 {
-					q := infer.NewDetached()
-					q.BatchSize = 8 // fills a batch
-					if err := o.Batcher.Enqueue(q); err != nil {
-						t.Fatal(err)
-					}
+					q := enqueue(t, o, 8) // fills a batch
 					wg.Go(func() {
 						defer q.Release()
 						if resp, err := q.Next(t.Context()); err != nil || resp.Err != nil {

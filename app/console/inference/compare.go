@@ -178,7 +178,6 @@ func (s *side) readEvents(body io.Reader, memory *tensor.Budget) error {
 		s.taken += int64(len(line))
 		switch data, ok := bytes.CutPrefix(line, []byte("data: ")); {
 		case err == nil && ok:
-			s.header.Del(client.HeaderLength)
 			s.body = data
 			s.decode()
 		case err == io.EOF && s.taken == maxCompared:

@@ -29,14 +29,14 @@ func (h *Handler) Replay(r *http.Request, req *api.ReplayRequest) (out api.Repla
 	if err != nil {
 		return out, err
 	}
-	decoupled, err := h.checkVersion(c.Model, req.Version)
+	to, err := h.target(c.Model, req.Version)
 	if err != nil {
 		return out, err
 	}
 	if err := replayable(&c); err != nil {
 		return out, err
 	}
-	return h.replay(r, &c, req.Version, decoupled)
+	return h.replay(r, &c, to, true)
 }
 
 // ReplayLast sends the newest kept requests of a model to a version again, one after the other.
@@ -49,7 +49,7 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 		return out, rest.Errorf(api.CodeInvalid, "%d requests cannot be sent again at once; use 1 to %d", count,
 			maxReplays)
 	}
-	decoupled, err := h.checkVersion(name, req.Version)
+	to, err := h.target(name, req.Version)
 	if err != nil {
 		return out, err
 	}
@@ -67,27 +67,31 @@ func (h *Handler) ReplayLast(r *http.Request, req *api.ReplayRequests) (out api.
 		one := newReplay(&c)
 		if why := replayable(&c); why != nil {
 			one.WhyNot = why.Error()
-		} else if one, err = h.replay(r, &c, req.Version, decoupled); err != nil {
+		} else if one, err = h.replay(r, &c, to, false); err != nil {
 			return out, err
 		}
-		one.Outputs = nil
 		out.Replays = append(out.Replays, one)
 	}
 	return out, nil
 }
 
-// checkVersion returns an error if a version of a model, the newest if it is empty, is not loaded, and whether it is
-// decoupled.
-func (h *Handler) checkVersion(model, version string) (decoupled bool, err error) {
+// target is the version to which kept requests are sent.
+type target struct {
+	version   string // empty: the newest
+	decoupled bool
+}
+
+// target returns an error if the version is not loaded.
+func (h *Handler) target(model, version string) (to target, err error) {
 	m, err := h.Catalog.Find(model)
 	if err != nil {
-		return false, err
+		return to, err
 	}
 	v, err := m.ReadyVersion(version)
 	if err != nil {
-		return false, err
+		return to, err
 	}
-	return v.Model.Decoupled(), nil
+	return target{version, v.Model.Decoupled()}, nil
 }
 
 // replayable returns why a request cannot be sent again.
@@ -125,9 +129,9 @@ func newReplay(c *capture.Contents) api.Replay {
 }
 
 // replay sends a request that is replayable.
-func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, decoupled bool) (out api.Replay,
+func (h *Handler) replay(r *http.Request, c *capture.Contents, to target, outputs bool) (out api.Replay,
 	err error) {
-	req := &client.Request{Model: c.Model, Version: version, Parameters: map[string]any{}}
+	req := &client.Request{Model: c.Model, Version: to.version, Parameters: map[string]any{}}
 	for _, t := range tensorsOf(c.Inputs) {
 		req.Inputs = append(req.Inputs, client.Tensor{Name: t.Name, DataType: t.DataType, Shape: t.Shape, Data: t.Data})
 	}
@@ -136,9 +140,9 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, d
 			return out, fmt.Errorf("parameter %s: %w", rest.Quote(p.Name), err)
 		}
 	}
-	answer, done, err := h.Comparer.Replay(r.Context(), req, decoupled)
+	answer, done, err := h.Comparer.Replay(r.Context(), req, to.decoupled)
 	out = newReplay(c)
-	out.Version = version
+	out.Version = to.version
 	var refused *rest.Error
 	if errors.As(err, &refused) && refused.Code == api.CodeTooLarge {
 		out.Error = refused.Error() // the answer is a stream, or has too many bytes
@@ -147,9 +151,11 @@ func (h *Handler) replay(r *http.Request, c *capture.Contents, version string, d
 		return out, err
 	}
 	defer done()
-	out.Version, out.Status, out.Error = cmp.Or(answer.Version, version), answer.Status, answer.Error
+	out.Version, out.Status, out.Error = cmp.Or(answer.Version, to.version), answer.Status, answer.Error
 	out.Ms = float64(answer.Took.Nanoseconds()) / 1e6
-	out.Outputs = newOutputs(answer.Outputs)
+	if outputs {
+		out.Outputs = newOutputs(answer.Outputs)
+	}
 	if answer.Error == "" {
 		out.Differences = differencesOf(c.Outputs, answer.Outputs)
 		out.Compared, out.Same = verdict(c.Outputs, out.Differences)

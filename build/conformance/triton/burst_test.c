@@ -47,18 +47,11 @@ static void *run(void *arg) {
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
-    Input *in;
-    const void *data;
-    uint64_t size;
-    int64_t id;
-    int memory;
     pthread_t thread;
     job *j = malloc(sizeof *j);
-    TRITONBACKEND_RequestInputByIndex(requests[k], 0, &in);
-    TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-    const float *values = data;
-    bool apart = values[0] != 0;
-    j->count = (int)values[1];
+    const float *wanted = values(requests[k]);
+    bool apart = wanted[0] != 0;
+    j->count = (int)wanted[1];
     TRITONBACKEND_ResponseFactoryNew(&j->factory, requests[k]);
     TRITONBACKEND_RequestRelease(requests[k], ALL);
     if (!apart) {

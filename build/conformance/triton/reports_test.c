@@ -90,17 +90,6 @@ static void report(Instance *i, Request *q, uint64_t start, uint64_t end, Error 
   CHECK(TRITONBACKEND_ResponseFactoryDelete(f));
 }
 
-static const float *values(Request *q) {
-  Input *in;
-  const void *data;
-  uint64_t size;
-  int64_t id;
-  int memory;
-  TRITONBACKEND_RequestInputByIndex(q, 0, &in);
-  TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-  return data;
-}
-
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   uint64_t start = now();
   for (uint32_t k = 0; k < count; k++) usleep((useconds_t)(values(requests[k])[0] * 1000));

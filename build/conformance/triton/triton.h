@@ -75,8 +75,8 @@ Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
 // sequence.
 enum { FINAL = 1, ALL = 1, RESCHEDULE = 2 };
 
-// first_value returns the first number of the first input of a request.
-static inline float first_value(Request *q) {
+// values returns the numbers of the first input of a request.
+static inline const float *values(Request *q) {
   Input *in;
   const void *data;
   uint64_t size;
@@ -84,8 +84,10 @@ static inline float first_value(Request *q) {
   int memory;
   TRITONBACKEND_RequestInputByIndex(q, 0, &in);
   TRITONBACKEND_InputBuffer(in, 0, &data, &size, &memory, &id);
-  return *(const float *)data;
+  return (const float *)data;
 }
+
+static inline float first_value(Request *q) { return values(q)[0]; }
 
 // copy adds an output to a response that is a copy of the first input of a request.
 static inline void copy(Request *q, Response *r, const char *name) {
