@@ -38,7 +38,7 @@ LDFLAGS := -s -w -buildid= -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help check test-gpu gpu-here test-openvino test-onnx fuzz-onnx setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-pytriton setup-h2spec setup-frameworks setup-desktop setup-cuda \
-        build desktop library wheel package test-package package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-shim test-convert setup-fleet test-fleet samples bench bench-page fuzz h2spec screenshots clean
+        build desktop library sanitized-library wheel package test-package test-reproducible package-arm64 test-arm64 setup-nfpm image image-pytorch image-arm64 test-image loadgen run test soak mutants features compatibility conformance-reference test-frameworks test-shim test-convert setup-fleet test-fleet samples bench bench-page fuzz h2spec screenshots clean
 
 help:
 	@echo "Every day:"
@@ -52,7 +52,7 @@ help:
 	@echo "  make library   build/bin/libtritonserver.so, the server inside another program (docs/embed.md)"
 	@echo "  make wheel     the Python package nereid with both, in build/bin/wheel"
 	@echo "  make package   .deb, .rpm and .tar.gz of both, in build/bin/packages"
-	@echo "  make package-arm64   those of nereid for arm64, with a cross compiler, in build/bin/packages-arm64"
+	@echo "  make package-arm64   those for arm64, with a cross compiler, in build/bin/packages-arm64 (300 MB, once)"
 	@echo "  make image     a container image (OCI layout) with the paths and ports of Triton's, in build/bin/image"
 	@echo "  make image-arm64, image-pytorch   that image for arm64; one with PyTorch for CPUs"
 	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
@@ -65,7 +65,7 @@ help:
 	@echo
 	@echo "Longer checks:"
 	@echo "  make mutants   apply each patch of build/mutants; a test must fail each time; ONLY=name"
-	@echo "  make fuzz      each fuzz target for FUZZTIME (30s)"
+	@echo "  make fuzz      each fuzz target for FUZZTIME (30s), then fuzz-onnx; ONLY=name for one target"
 	@echo "  make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "  make bench-page   how fast the GUI is with 100 models and 1,000,000 requests; HOUR=60: how much a page grows"
@@ -78,7 +78,8 @@ help:
 	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
 	@echo "  make test-onnx   ONNX's node tests against the server and plain ONNX Runtime (80 MB, once); ONLY=div"
 	@echo "  make fuzz-onnx   look for operators of ONNX Runtime that end their process (half an hour); ONLY=lstm COUNT=60"
-	@echo "  make test-package   install the packages into a clean Debian and use them; as root (300 MB, once)"
+	@echo "  make test-package   install the packages into a Debian that boots in a container, and use them; as root (400 MB, once)"
+	@echo "  make test-reproducible   build the packages in two clones, and compare their bytes"
 	@echo "  make test-arm64     serve models-sample from the package and the image for arm64, emulated by qemu (300 MB, once)"
 	@echo "  make test-image     start the container images with crun, as Triton's is started; as root (600 MB, once)"
 	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
@@ -167,10 +168,18 @@ desktop: $(ORT) $(DIST) setup-desktop setup-cuda
 # A server inside other programs (docs/embed.md). All packages are compiled again for it, as code of a library. It exports
 # only the C API, so that nothing in a program can replace what is inside.
 EXPORTS := app/library/exports.map
+LIBRARY_LDFLAGS := $(LDFLAGS) '-extldflags=-Wl,-soname,libtritonserver.so -Wl,--version-script=$(CURDIR)/$(EXPORTS)'
 library: $(ORT) $(DIST)
-	go build -buildmode=c-shared -tags "$(TAGS),cpuonly" -o build/bin/libtritonserver.so \
-	  -ldflags "$(LDFLAGS) '-extldflags=-Wl,-soname,libtritonserver.so -Wl,--version-script=$(CURDIR)/$(EXPORTS)'" ./app/library
+	go build -buildmode=c-shared -tags "$(TAGS),cpuonly" -o build/bin/libtritonserver.so -ldflags "$(LIBRARY_LDFLAGS)" ./app/library
 	@rm build/bin/libtritonserver.h # of cgo; the header is app/library/include/triton/core/tritonserver.h
+
+# The same with C code that the address sanitizer watches, for the programs of test_embed.py.
+SANITIZED := build/bin/sanitized
+SANITIZE := CGO_CFLAGS="-g -O1 -fsanitize=address -fno-omit-frame-pointer" CGO_LDFLAGS=-fsanitize=address
+sanitized-library: $(ORT) $(DIST)
+	@mkdir -p $(SANITIZED)
+	$(SANITIZE) go build -buildmode=c-shared -tags "$(TAGS),cpuonly" -o $(SANITIZED)/libtritonserver.so -ldflags "$(LIBRARY_LDFLAGS)" ./app/library
+	@rm $(SANITIZED)/libtritonserver.h
 
 # A Python package with the library and the program (docs/embed.md).
 wheel: build library
@@ -180,21 +189,38 @@ wheel: build library
 package: build desktop setup-nfpm
 	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); rm -rf build/bin/packages; \
 	for name in nereid nereid-desktop; do \
-	  go run ./build/tools/package -name $$name -program build/bin/$$name -generator build/bin/nereid -version "$(VERSION)"; \
+	  go run ./build/tools/package -name $$name -program build/bin/$$name -generator build/bin/nereid -version "$(VERSION)" || exit 1; \
 	done
 
-# The program for arm64 has ONNX Runtime's library for it, but no CUDA shared memory. The window would need WebKit's
-# libraries for arm64.
+# The programs for arm64 have ONNX Runtime's library for it, but no CUDA shared memory.
 ARM64 := $(CACHE)/arm64
 $(ARM64)/overlay.json: build/setup/onnxruntime.py | $(PY)
 	build/setup/system.sh arm64
 	$(PY) build/setup/onnxruntime.py $(CACHE)/onnxruntime $(ARM64)/lib aarch64
 	printf '{"Replace": {"%s.zst": "%s.zst"}}\n' engine/backend/onnxruntime/lib/libonnxruntime.so $(ARM64)/lib/libonnxruntime.so >$@
-package-arm64: build setup-nfpm $(ARM64)/overlay.json
+# What the window is compiled with and runs with. Packages are unpacked and not configured, so the settings of GTK are
+# compiled here.
+$(ARM64)/window.tar:
+	build/setup/system.sh desktop arm64
+	@mkdir -p $(@D)
+	mmdebstrap --variant=extract --architectures=arm64 --include=libgtk-3-dev,libwebkit2gtk-4.1-dev,libc6-dev,coreutils,dash,fonts-dejavu-core \
+	  --extract-hook='glib-compile-schemas "$$1/usr/share/glib-2.0/schemas"' --skip=output/dev --format=tar bookworm $@.part
+	mv $@.part $@
+$(ARM64)/window: $(ARM64)/window.tar
+	rm -rf $@ $@.part; mkdir $@.part; tar -xf $< -C $@.part --no-same-owner
+	mv $@.part $@
+PKG_CONFIG_ARM64 := PKG_CONFIG_SYSROOT_DIR=$(abspath $(ARM64))/window \
+  PKG_CONFIG_LIBDIR=$(abspath $(ARM64))/window/usr/lib/aarch64-linux-gnu/pkgconfig:$(abspath $(ARM64))/window/usr/share/pkgconfig
+package-arm64: build setup-nfpm $(ARM64)/overlay.json $(ARM64)/window
 	CC=aarch64-linux-gnu-gcc GOARCH=arm64 CGO_ENABLED=1 go build -overlay $(ARM64)/overlay.json -tags $(TAGS) -ldflags "$(LDFLAGS)" \
 	  -o build/bin/arm64/nereid .
-	rm -rf build/bin/packages-arm64; SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./build/tools/package -arch arm64 \
-	  -program build/bin/arm64/nereid -generator build/bin/nereid -version "$(VERSION)" -out build/bin/packages-arm64
+	CC="aarch64-linux-gnu-gcc --sysroot=$(abspath $(ARM64))/window" $(PKG_CONFIG_ARM64) GOARCH=arm64 CGO_ENABLED=1 \
+	  go build -overlay $(ARM64)/overlay.json -tags "desktop,production,webkit2_41,$(TAGS)" -ldflags "$(LDFLAGS)" -o build/bin/arm64/nereid-desktop .
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); rm -rf build/bin/packages-arm64; \
+	for name in nereid nereid-desktop; do \
+	  go run ./build/tools/package -name $$name -arch arm64 -program build/bin/arm64/$$name -generator build/bin/nereid -version "$(VERSION)" \
+	    -out build/bin/packages-arm64 || exit 1; \
+	done
 
 # A Debian for arm64: packages are unpacked and not configured, so the link to BLAS is made here.
 $(ARM64)/root.tar:
@@ -203,8 +229,8 @@ $(ARM64)/root.tar:
 	mmdebstrap --variant=extract --architectures=arm64 --include=libstdc++6,python3-minimal,python3-numpy,coreutils,dash \
 	  --extract-hook='cd "$$1/usr/lib/aarch64-linux-gnu" && ln -s blas/libblas.so.3 lapack/liblapack.so.3 .' --skip=output/dev --format=tar bookworm $@.part
 	mv $@.part $@
-test-arm64: package-arm64 image-arm64 setup-python $(ARM64)/root.tar
-	ROOT_TAR=$(ARM64)/root.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
+test-arm64: package-arm64 image-arm64 setup-python setup-system $(ARM64)/root.tar
+	ROOT_TAR=$(ARM64)/root.tar WINDOW_TAR=$(ARM64)/window.tar PACKAGES=build/bin/packages-arm64 IMAGE=build/bin/image-arm64 $(PY) -m pytest build/conformance/arm64.py -q -rP
 
 # What the program needs of Debian, with Python for Python models; the user, the folder of the models, and no package lists.
 IMAGE_BASE := $(CACHE)/image-base
@@ -257,7 +283,7 @@ run: setup-python build
 check: setup-onnxruntime setup-lint setup-frontend setup-python
 	@$(RUNTESTS) -only "gofmt,vet,lint,unit"
 
-test: setup wheel setup-frameworks desktop loadgen
+test: setup wheel sanitized-library setup-frameworks desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
 soak: setup-python setup-onnxruntime build loadgen
@@ -278,16 +304,33 @@ test-gpu: gpu-here setup-python build
 	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py build/conformance/test_cuda_binding.py -v -rP || status=1; \
 	exit $$status
 
-# A clean Debian. The tests run without network, so it has what packages depend on or recommend.
-PACKAGE_ROOT := $(CACHE)/package-root.tar
+# A clean Debian that boots. The tests run without network, so it has what packages depend on or recommend, and what the
+# tests start: an X server and rpm.
+PACKAGE_ROOT := $(CACHE)/package-root-2.tar
 $(PACKAGE_ROOT):
 	build/setup/system.sh package
 	@mkdir -p $(@D)
-	mmdebstrap --variant=minbase --include=python3-minimal,python3-numpy,passwd,man-db --format=tar bookworm $@.part
+	mmdebstrap --variant=minbase --include=systemd-sysv,dbus-user-session,libpam-systemd,python3-minimal,python3-numpy,passwd,man-db \
+	  --include=libgtk-3-0,libwebkit2gtk-4.1-0,chromium,desktop-file-utils,shared-mime-info,fonts-dejavu-core,xvfb,xdotool,rpm \
+	  --format=tar bookworm $@.part
 	mv $@.part $@
-test-package: package setup-python setup-system $(PACKAGE_ROOT)
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PACKAGES=build/bin/packages ROOT_TAR=$(PACKAGE_ROOT) \
+# It has the schema of CycloneDX.
+SBOM_SCHEMA := $(CACHE)/sbom-schema
+$(SBOM_SCHEMA)/cyclonedx: | setup-python
+	$(PY) -m pip install -q --disable-pip-version-check --target=$(SBOM_SCHEMA) "cyclonedx-python-lib[json-validation]==11.12.0"
+test-package: package setup-python $(SBOM_SCHEMA)/cyclonedx $(PACKAGE_ROOT)
+	build/setup/system.sh package
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PACKAGES=build/bin/packages ROOT_TAR=$(PACKAGE_ROOT) SBOM_SCHEMA=$(SBOM_SCHEMA) \
 	  unshare --net --mount $(PY) -m pytest build/conformance/packages.py -q -rP
+
+# Packages of two clones, in folders whose names differ in length, each with a compile cache of its own.
+TWICE := $(CACHE)/twice
+test-reproducible: setup-system
+	rm -rf $(TWICE); mkdir -p $(TWICE)
+	for name in one another; do git clone -q . $(TWICE)/$$name && \
+	  GOCACHE=$(abspath $(TWICE))/cache-$$name $(MAKE) -C $(TWICE)/$$name package || exit 1; rm -rf $(TWICE)/cache-$$name; done
+	diff -r $(TWICE)/one/build/bin/packages $(TWICE)/another/build/bin/packages && sha256sum $(TWICE)/one/build/bin/packages/*
+	rm -rf $(TWICE)
 
 test-openvino: $(ORT)
 	@test -d $(CACHE)/openvino/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target=$(CACHE)/openvino onnxruntime-openvino==1.24.1
@@ -312,8 +355,9 @@ compatibility:
 	@go run ./build/tools/features -compatibility $(or $(MODE),write)
 
 # The reference needs about 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
-conformance-reference: setup-python
+conformance-reference: setup-python build
 	REFERENCE=$(if $(RECORD),record,1) $(PY) -m pytest build/conformance/test_cases.py -q
+	REFERENCE=1 $(PY) -m pytest build/conformance/test_terminal.py -q
 
 H2SPEC_VERSION = v2.2.1+incompatible
 setup-h2spec: $(CACHE)/bin/h2spec
@@ -332,32 +376,31 @@ $(CACHE)/frameworks-small/$(subst $() ,-,$(SMALL)): | build setup-python
 	@touch $@
 
 # Downloads about 9 GB from PyPI, once, to $(CACHE)/frameworks.
-test-frameworks: setup-python setup-onnxruntime build
+test-frameworks: setup-python setup-onnxruntime setup-pytriton build library
 	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil oneflow
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	build/bench/reference.sh $(CACHE)/bench >/dev/null
-	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
+	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py build/conformance/test_package_frameworks.py build/conformance/test_triton_python.py -q -m frameworks
 
 # The tests of backend libraries, with a program whose C code the address sanitizer watches. Its own memory counts as that
 # of a model's process, which therefore has no limit in this program. It sets the limit of core files itself, and fails if
 # the server does so at the same moment.
-SANITIZED := build/bin/sanitized
 LIMITS := engine/worker/process/process_linux.go
 test-shim: setup-python $(ORT) $(DIST)
 	@mkdir -p $(SANITIZED)
 	sed 's/l.Memory = availableMemory()/l.Memory = -1/; s/set(unix.RLIMIT_CORE, 0)//' $(LIMITS) > $(SANITIZED)/limits.go
 	! cmp -s $(LIMITS) $(SANITIZED)/limits.go
 	echo '{"Replace": {"$(LIMITS)": "$(SANITIZED)/limits.go"}}' > $(SANITIZED)/overlay.json
-	CGO_CFLAGS="-g -O1 -fsanitize=address -fno-omit-frame-pointer" CGO_LDFLAGS=-fsanitize=address \
-	  go build -overlay=$(SANITIZED)/overlay.json -tags "$(TAGS)" -o $(SANITIZED)/nereid \
+	$(SANITIZE) go build -overlay=$(SANITIZED)/overlay.json -tags "$(TAGS)" -o $(SANITIZED)/nereid \
 	  -ldflags "-extldflags '-Wl,--no-as-needed -lstdc++'" . # ASan must find it at the start, for exceptions of libraries
 	NEREID=$(CURDIR)/$(SANITIZED)/nereid NEREID_SANITIZED=1 $(PY) -m pytest -q $(wildcard build/conformance/test_triton_*.py)
 
 # The platforms of docs/examples, each in an environment of its own.
 FLEET := mlflow kserve ray eas
 ADAPTER := $(CACHE)/bin/model-mesh-triton-adapter
+STRICT := $(CACHE)/bin/strict
 HADOOP := $(CACHE)/fleet/hadoop
-setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(HADOOP)/done $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION) $(ADAPTER)
+setup-fleet: $(FLEET:%=$(CACHE)/fleet/%/done) $(HADOOP)/done $(CACHE)/bin/prometheus-$(PROMETHEUS_VERSION) $(CACHE)/bin/helm-$(HELM_VERSION) $(ADAPTER) $(STRICT)
 $(CACHE)/fleet/%/done: build/setup/fleet/%.txt | $(PY)
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $<
@@ -380,6 +423,8 @@ $(HELM)-$(HELM_VERSION):
 	@mv $(HELM) $@ && ln -sf $(notdir $@) $(HELM)
 $(ADAPTER): build/fleet/modelmesh/go.mod
 	cd $(<D) && GOFLAGS= GOBIN=$(CURDIR)/$(CACHE)/bin go install tool
+$(STRICT): build/fleet/strict/main.go build/fleet/strict/go.mod
+	cd $(<D) && GOFLAGS= go build -o $(CURDIR)/$@ .
 	@touch $@
 test-convert: setup-python build
 	$(PY) -m pytest build/conformance/test_convert.py build/conformance/test_convert_nets.py -q -k "$(ONLY)"
@@ -392,6 +437,7 @@ features:
 
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")
+	$(if $(ONLY),,@$(MAKE) --no-print-directory fuzz-onnx)
 
 # Both scripts are seeded, and print the time of each training.
 samples:

@@ -20,7 +20,9 @@ import (
 	"nereid/app/console/settings"
 	"nereid/app/datadir"
 	"nereid/app/desktop"
+	"nereid/app/options"
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/worker/process"
 	"nereid/frontend"
@@ -37,9 +39,10 @@ func (s *server) openConsole() error {
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
 			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Libraries: s.backends.Libraries.Names,
+			Library: func(cfg *inferencepb.ModelConfig) bool { return s.backends.Libraries.Of(cfg) != nil },
 		},
 		Server: machine.Description{
-			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses,
+			Version: Version, NewVersion: s.newVersion.Newer, PollEvery: e.PollInterval, Addresses: f.addresses,
 			ONNXRuntime: func() api.Runtime { return describeRuntime(s.backends.ONNXRuntime) },
 			Warnings:    s.warningsNow, Support: s.support,
 		},
@@ -61,7 +64,8 @@ func (s *server) openConsole() error {
 		o.Server.Metrics = func() []byte { return x.Append(nil) }
 	}
 	if s.shell != nil {
-		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log)
+		args, _ := options.SplitFiles(os.Args[1:]) // at login no files are opened
+		own := desktop.NewSettings(context.Background(), s.store, s.shell.keep, args, s.log)
 		s.shell.configure(own)
 		s.shell.serves(s.engine)
 		o.Window = &settings.Window{Pick: s.shell.pick, Desktop: own}
@@ -76,6 +80,7 @@ func (s *server) openConsole() error {
 		// Requests from the page are checked like those of any client.
 		o.Inference.Dial = f.dialInference(l.Addr())
 		o.Inference.Header = http.Header{"Authorization": {s.tokens.Internal()}}
+		o.Inference.MaxBody = f.c.HTTP.MaxBody
 	}
 	c, err := console.New(o)
 	if err != nil {

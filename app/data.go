@@ -141,7 +141,7 @@ func (s *server) openRepositories(context.Context) error {
 			return err
 		}
 	}
-	return s.openCatalog()
+	return errors.Join(s.openCatalog(), s.openModelMesh())
 }
 
 // checkRepository returns the absolute path of a repository.

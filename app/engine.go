@@ -48,7 +48,8 @@ func (s *server) openBackends(context.Context) (err error) {
 		return err
 	}
 	s.recorder = history.New(nil, s.store)
-	s.backends, err = backends.Open(s.c, s.data.Path, s.log)
+	s.fronts.memory = tensor.NewBudget(requestMemory(s.c.RequestMemory))
+	s.backends, err = backends.Open(s.c, s.data.Path, s.fronts.memory, s.log)
 	return err
 }
 
@@ -80,7 +81,6 @@ func (s *server) openEngine(ctx context.Context) (err error) {
 		o.Agents = append(o.Agents, a)
 	}
 	o.Cache, o.Log, o.Events = s.cache, s.log, s.events()
-	s.fronts.memory = tensor.NewBudget(requestMemory(s.c.RequestMemory))
 	o.RequestMemory = s.fronts.memory
 	if s.engine, err = engine.New(o); err != nil {
 		return err
@@ -182,6 +182,10 @@ func (s *server) events() engine.EventListener {
 		}
 		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Text: status.Reason(err)})
 		logFailed(model, version, err, kept)
+		if s.shell != nil {
+			reason, _, _ := strings.Cut(status.Reason(err), "\n")
+			s.shell.notify("Nereid: "+model, "load failed: "+reason)
+		}
 	}
 	l.Unloaded = func(model string, version int64) {
 		logUnloaded(model, version)

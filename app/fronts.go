@@ -57,6 +57,7 @@ type fronts struct {
 	plain    []*http.Server             // of the metrics, the console and the control socket
 	guards   map[string]*listen.Guard   // of the metrics and the pages, by the name of the endpoint
 	shares   listen.Shares
+	mesh     *modelMesh // nil: ModelMesh has no service here
 }
 
 // openFronts makes the servers. They do not serve yet.

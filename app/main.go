@@ -13,7 +13,6 @@ import (
 	"nereid/app/backends"
 	"nereid/app/command"
 	"nereid/app/command/admin"
-	"nereid/app/command/convert"
 	getcmd "nereid/app/command/get"
 	perfcmd "nereid/app/command/perf"
 	"nereid/app/command/terminal"
@@ -35,8 +34,7 @@ func commands() []command.Command {
 		{Names: []string{"worker"}, Hidden: true, Run: serveWorker},
 		{Names: []string{tunecmd.PrivateServe}, Hidden: true, Run: servePrivately},
 		{Names: []string{"serve"}, Args: "[options]", Run: serveNow, Help: "serve; see nereid serve --help"},
-		{Names: []string{""}, Args: "[options]", Run: startPlain,
-			Help: "serve and open the GUI, in a window where this build has one and else in the browser"},
+		{Names: []string{""}, Args: plainArgs, Run: startPlain, Help: plainHelp},
 		{Names: []string{"list"}, Args: "[options]", Run: terminal.List, Help: "list the models of a server"},
 		{Names: []string{"load"}, Args: "MODEL ...", Run: terminal.Load, Help: "load models of a server"},
 		{Names: []string{"unload"}, Args: "MODEL ...", Run: terminal.Unload, Help: "unload models of a server"},
@@ -56,7 +54,7 @@ func commands() []command.Command {
 		{Names: []string{terminal.ManualName}, Hidden: true, Run: manual},
 		{Names: []string{"get"}, Args: "SOURCE", Run: getcmd.Run,
 			Help: "bring a model from a URL, a hub, a registry or a Python package; see nereid get --help"},
-		{Names: []string{"convert"}, Args: "FILE", Run: convert.Run,
+		{Names: []string{"convert"}, Args: "FILE", Run: convertModel,
 			Help: "convert a trained model to ONNX and compare the two; see nereid convert --help"},
 		{Names: []string{"validate"}, Args: "...", Run: admin.Validate,
 			Help: "find every fault of model repositories; see nereid validate --help"},
@@ -163,7 +161,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return serveCommand(ctx, env, true, env.Program, args)
 	case i >= 0 && name != "":
 		return all[i].Run(ctx, env, args[1:])
-	case name == "" || strings.HasPrefix(name, "-"):
+	case name == "" || strings.HasPrefix(name, "-") || startsPlain(name):
 		return startPlain(ctx, env, args)
 	}
 	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", name, commandList())

@@ -20,6 +20,24 @@ func inspectModel(ctx context.Context, e *command.Env, args []string) int {
 	return admin.Inspect(ctx, e, args, measureChanges)
 }
 
+func convertModel(ctx context.Context, e *command.Env, args []string) int {
+	return convert.Run(ctx, e, args, func(ctx context.Context, folder, dataDir, objective string, budgetMs float64) (
+		out convert.Tuned, err error) {
+		if dataDir, err = options.CommandDataDir(dataDir, e.Lookup); err != nil {
+			return out, err
+		}
+		f, err := tunecmd.Find(ctx, tuneProgram(), folder, dataDir, objective, budgetMs, e.Stderr)
+		switch {
+		case err != nil:
+			return out, err
+		case !f.Keeps:
+			return out, fmt.Errorf("none of %d measurements keeps a p99 of %g ms", f.Measured, budgetMs)
+		}
+		return convert.Tuned{Config: f.Text, Changes: f.Changes, Load: f.Load, Rate: f.Rate,
+			P99Ms: float64(f.P99.Microseconds()) / 1000}, nil
+	})
+}
+
 // measureChanges measures changes of a model's configuration, by private servers as nereid tune does, and of its
 // precision, by conversions that are discarded.
 func measureChanges(ctx context.Context, e *command.Env, folder, file, dataDir string) ([]admin.Suggestion, error) {

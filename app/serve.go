@@ -26,6 +26,7 @@ import (
 	"nereid/app/datadir"
 	"nereid/app/history"
 	"nereid/app/logging"
+	"nereid/app/newversion"
 	"nereid/app/options"
 	"nereid/app/requestlog"
 	"nereid/app/service"
@@ -68,6 +69,7 @@ type server struct {
 	fronts     *fronts
 	network    *network
 	console    atomic.Pointer[console.Console] // nil: the GUI is off, or not yet open
+	newVersion *newversion.Watch
 
 	tasks tasks
 	stop  context.CancelFunc // ends the tasks that do not end with a front
@@ -139,6 +141,7 @@ func creating(err error) error {
 func (s *server) open(ctx context.Context) error {
 	s.cores = runtime.GOMAXPROCS(0) // before tuneMemory changes it
 	tuneRuntime()
+	s.newVersion = newversion.New(s.c.NewVersion, Version, s.log)
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}
@@ -206,6 +209,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	s.tasks.spawn(func() error { return s.network.run(run) })
+	s.tasks.spawn(func() error { return s.newVersion.Run(run) })
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
 		return err
@@ -221,6 +225,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	s.startCatalog()
+	s.startModelMesh()
 	s.fronts.announce()
 	return nil
 }
@@ -271,6 +276,12 @@ func (s *server) shutdown() {
 		defer time.AfterFunc(min(loadGrace, s.c.ExitTimeout/4), s.engine.StopLoads).Stop()
 	}
 	s.catalog.stop()
+	if s.engine != nil {
+		engine.FinishSequences(ctx, s.engine)
+	}
+	if s.fronts != nil {
+		s.fronts.mesh.stop()
+	}
 	if s.backends != nil {
 		s.backends.Leave()
 		// So that no process takes longer than the requests may.

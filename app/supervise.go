@@ -35,7 +35,8 @@ func (s *server) wait(ctx context.Context, reload <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
-			s.log.Info("Signal received; waiting for in-flight requests to complete.")
+			s.log.Info("Signal received.")
+			s.log.Info("Waiting for in-flight requests to complete.") // Triton's line
 			return nil
 		case err := <-s.tasks.failed:
 			return err

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,22 +30,40 @@ const (
 	stuckLimit = 3 * time.Second
 )
 
+// What the help says of startPlain.
+const (
+	plainArgs = "[options] [FILE ...]"
+	plainHelp = "serve and open the GUI in a window, or the import of files"
+)
+
+// startsPlain reports whether a first word that is no command is one for startPlain: a file to open.
+func startsPlain(word string) bool { return desktop.NamesFile(word) }
+
 // startPlain runs the program without a command: it serves, and shows the GUI in a window. When the window closes the
-// server stops. A second start with the same data folder shows the window of the first one and exits.
+// server stops. A second start with the same data folder shows the window of the first one and exits. The window opens
+// the import of the files among the arguments.
 func startPlain(ctx context.Context, env *command.Env, args []string) int {
+	args, names := options.SplitFiles(args)
 	c, code := options.ForCommand(env, false, env.Program, args)
 	if c == nil {
 		return code
+	}
+	files, err := desktop.Absolute(names)
+	if err != nil {
+		return env.ExitStatus(err, "")
 	}
 	if !c.Listen.UI.On {
 		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the "+
 			"option away, or use "+env.Program+" serve")
 		return 1
 	}
-	var err error
-	if desktop.HasDisplay() {
-		err = serveInWindow(ctx, env, c)
-	} else {
+	switch {
+	case desktop.HasDisplay():
+		err = serveInWindow(ctx, env, c, files)
+	case len(files) > 0:
+		err = fmt.Errorf("%s needs a window, and there is no display to open it on (DISPLAY and WAYLAND_DISPLAY are "+
+			"empty)", names[0])
+	default:
 		fmt.Fprintln(env.Stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving "+
 			"without it")
 		err = Serve(ctx, c, env.Stderr)
@@ -58,8 +77,9 @@ type started struct {
 	base string
 }
 
-// serveInWindow runs the server in a goroutine and the window in this one, which must be the main goroutine.
-func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) error {
+// serveInWindow runs the server in a goroutine and the window in this one, which must be the main goroutine. The window
+// opens files, which are absolute paths.
+func serveInWindow(ctx context.Context, env *command.Env, c *options.Config, files []string) error {
 	window, host := desktop.New(), desktop.NewHost()
 	up := make(chan started, 1)
 	var log *slog.Logger // only the server's goroutine uses it
@@ -67,7 +87,12 @@ func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) err
 		pick: window.Pick,
 		keep: window.Keep, configure: window.Configure, notify: window.Notify,
 		serves: window.Serves, changed: window.Changed,
-		wrap: func(next http.Handler) http.Handler { return host.Wrap(window.Watch(next), window.Show) },
+		wrap: func(next http.Handler) http.Handler {
+			return host.Wrap(window.Watch(next), func(files []string) {
+				window.Show()
+				window.Open(files)
+			})
+		},
 		opened: func(l *slog.Logger, dataDir string, addr net.Addr) error {
 			log = l
 			base, err := desktop.BaseURL(addr)
@@ -89,8 +114,9 @@ func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) err
 	go func() { served <- serve(ctx, c, env.Stderr, around) }()
 	select {
 	case err := <-served:
-		return handOver(err, env.Stdout)
+		return handOver(err, env.Stdout, files)
 	case s := <-up:
+		window.Open(files)
 		return showWindow(env, window, s, served, end)
 	}
 }
@@ -122,17 +148,21 @@ func showWindow(
 }
 
 // handOver ends a start that did not reach the GUI. If another program has the data folder, it shows the window of that
-// one.
-func handOver(err error, stdout io.Writer) error {
+// one, which opens the files.
+func handOver(err error, stdout io.Writer, files []string) error {
 	var used *datadir.InUseError
 	if !errors.As(err, &used) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handoverLimit)
 	defer cancel()
-	if desktop.ShowRunning(ctx, used.Path) != nil { // it has no window: err says what to do
+	if desktop.ShowRunning(ctx, used.Path, files) != nil { // it has no window: err says what to do
 		return err
 	}
-	fmt.Fprintln(stdout, "Nereid is running already"+used.Holder+"; its window is shown")
+	does := "is shown"
+	if len(files) > 0 {
+		does = "opens " + strings.Join(files, ", ")
+	}
+	fmt.Fprintln(stdout, "Nereid is running already"+used.Holder+"; its window "+does)
 	return nil
 }

@@ -18,6 +18,7 @@ var layers = map[string]int{
 	"engine/status":          0,
 	"engine/tensor":          0,
 	"engine/inferencepb":     0,
+	"app/modelmesh/mmesh":    0, // generated
 	"engine/restrict":        0,
 	"engine/system/socket":   0,
 	"engine/clock":           0,
@@ -25,6 +26,7 @@ var layers = map[string]int{
 	"engine/system/cgroup":   0,
 	"engine/system/proc":     0,
 	"engine/system/replace":  0,
+	"engine/system/glob":     0,
 
 	"engine/compare":     1,
 	"engine/client":      1, // for other programs; nothing of the server imports it
@@ -144,11 +146,13 @@ var layers = map[string]int{
 	"app/desktop/tray":            8,
 	"app/options":                 9,
 	"app/monitoring":              8,
+	"app/newversion":              8,
 	"app/support":                 9,
 
-	"app/backends": 10,
-	"app/catalog":  10,
-	"app/console":  10,
+	"app/backends":  10,
+	"app/catalog":   10,
+	"app/console":   10,
+	"app/modelmesh": 10,
 
 	"app/command/admin":    11,
 	"app/command/convert":  11,
@@ -182,6 +186,7 @@ var sideways = map[string][]string{
 	"app/alerts":             {"app/history"},
 	"app/control":            {"app/support"},
 	"app/monitoring":         {"app/alerts"},
+	"app/newversion":         {"app/download"},
 	"app/console/alerts":     {"app/console/catalog", "app/console/rest"},
 	"app/console/folders":    {"app/console/rest"},
 	"app/console/catalog":    {"app/console/folders", "app/console/rest"},

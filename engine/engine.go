@@ -84,6 +84,7 @@ type Engine struct {
 	live    atomic.Bool
 	up      atomic.Bool // Start has loaded its models
 	paused  atomic.Bool
+	ending  atomic.Bool // requests that continue no sequence are refused
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu, as are the next two
@@ -212,6 +213,10 @@ func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 		r.Failed = errPaused
 		return errPaused
 	}
+	if e.ending.Load() && (r.Correlation.IsZero() || r.Flags&infer.SequenceStart != 0) {
+		r.Failed = errEnding
+		return errEnding
+	}
 	return e.infer(r)
 }
 
@@ -269,10 +274,27 @@ func (e *Engine) Paused() bool { return e.paused.Load() }
 // Live reports whether the engine runs.
 func (e *Engine) Live() bool { return e.live.Load() }
 
-// Ready reports whether Start has finished, the engine is not paused and, unless LooseReadiness is set, every model
-// that is to be served is in service.
+// errEnding has Triton's text.
+var errEnding = status.New(status.Unavailable,
+	"Server is stopping, scheduler for model has stopped accepting new inference requests")
+
+// FinishSequences lets the sequences of an engine end, before it is closed: it waits until none is live, or ctx is
+// done. Meanwhile clients can only continue sequences. If none is live, it does nothing.
+func FinishSequences(ctx context.Context, e *Engine) {
+	if len(e.models.LiveSequences()) == 0 {
+		return
+	}
+	e.ending.Store(true)
+	if e.o.Events.Changed != nil {
+		e.o.Events.Changed()
+	}
+	e.models.AwaitSequences(ctx)
+}
+
+// Ready reports whether Start has finished, the engine is neither paused nor finishing its last sequences, and every
+// model that is to be served is in service. The last does not count with LooseReadiness.
 func (e *Engine) Ready() bool {
-	return e.up.Load() && !e.paused.Load() && (e.o.LooseReadiness || e.models.AllReady())
+	return e.up.Load() && !e.paused.Load() && !e.ending.Load() && (e.o.LooseReadiness || e.models.AllReady())
 }
 
 // inputBuffer returns n bytes of memory for an input that is shared with the model's process; nil if there is none.

@@ -76,6 +76,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 		"plain":       over("part", ""),
 		"stream":      `backend: "adder" model_transaction_policy { decoupled: true }` + adderPorts,
 		"over_stream": over("stream", on+` model_transaction_policy { decoupled: false }`),
+		"says_stream": over("part", on+` model_transaction_policy { decoupled: true }`),
 		"sequence":    `backend: "adder" sequence_batching { }` + adderPorts, "over_sequence": over("sequence", on),
 		"over_over": over("mid_sequence", on), "mid_sequence": over("sequence", ""),
 	} {
@@ -122,6 +123,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 		failed := errors.Join(e.StartFailures()...)
 		for _, want := range []string{
 			"Response Cache does not currently support model over_stream with 'decoupled' transaction policy",
+			"Response Cache does not currently support model says_stream with 'decoupled' transaction policy",
 			"the response cache cannot serve ensemble 'over_sequence': model 'sequence' has sequence_batching",
 			"the response cache cannot serve ensemble 'over_over': model 'sequence' has sequence_batching",
 		} {

@@ -116,7 +116,8 @@ func TestMetricTags(t *testing.T) {
 func TestRuntime(t *testing.T) {
 	for _, tt := range []struct{ name, runtime, want string }{
 		{"A034 the name that the backend has in Triton", "libtriton_identity.so", ""},
-		{"A034 another library", "libtriton_other.so", "backend 'identity' has no runtime 'libtriton_other.so'"},
+		{"A034 another library", "libtriton_other.so",
+			"unable to find backend library 'libtriton_other.so' for model 'id'"},
 		{"A034 Python for a backend that is not written in it", "model.py",
 			"backend 'identity' has no runtime 'model.py'"},
 	} {

@@ -309,7 +309,10 @@ func (w *Watch) update(ctx context.Context, r rule, limit float64, f finding) bo
 	}
 	a := w.open[at]
 	if f.known {
-		a.knownUS, a.Value, a.Limit = w.nowUS, f.value, limit
+		a.knownUS = w.nowUS
+	}
+	if f.known && !f.under { // an alert that has ended says what was wrong, not what is right now
+		a.Value, a.Limit = f.value, limit
 	}
 	a.knownUS = cmp.Or(a.knownUS, w.nowUS) // it is of an earlier run
 	switch {

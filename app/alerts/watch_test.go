@@ -178,6 +178,9 @@ func TestRefusedRequestsRaiseAnAlertOfTheServer(t *testing.T) {
 		}
 		refuse(130, 100, 0)
 		r.want("nothing is refused any more")
+		if _, past := r.watch.Alerts(); len(past) != 1 || past[0].Value <= past[0].Limit {
+			t.Errorf("the ended alert does not say what was wrong: %+v", past)
+		}
 		ctx := context.Background()
 		if err := r.watch.SetRules(ctx, Server, Rules{Rules: map[Kind]Rule{Failures: {Off: true}}}); err == nil {
 			t.Error("the server has a rule for the failures of a model")

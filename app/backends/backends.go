@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"nereid/app/datadir"
 	"nereid/app/options"
@@ -23,7 +25,9 @@ import (
 	"nereid/engine/device"
 	"nereid/engine/gpumem"
 	"nereid/engine/metrics/custom"
+	"nereid/engine/modelconfig"
 	"nereid/engine/shm"
+	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )
 
@@ -46,13 +50,13 @@ type Set struct {
 	closeCUDA func()
 }
 
-// Open finds the GPUs and makes the backends.
-func Open(c *options.Config, dataDir string, log *slog.Logger) (*Set, error) {
+// Open finds the GPUs and makes the backends. requests counts the memory that they need for requests.
+func Open(c *options.Config, dataDir string, requests *tensor.Budget, log *slog.Logger) (*Set, error) {
 	s := &Set{Machine: OpenMachine(c, log)}
 	memory := c.GPUMemory
 	memory.Log = log
 	s.Regions, s.GPUMemory, s.closeCUDA = openCUDA(s.Machine, memory)
-	if err := s.open(c, dataDir, log); err != nil {
+	if err := s.open(c, dataDir, requests, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -61,13 +65,13 @@ func Open(c *options.Config, dataDir string, log *slog.Logger) (*Set, error) {
 // ForInspection makes the backends without the machine's GPUs: they only check and complete configurations.
 func ForInspection(c *options.Config, dataDir string) (*Set, error) {
 	s := &Set{}
-	if err := s.open(c, dataDir, slog.New(slog.DiscardHandler)); err != nil {
+	if err := s.open(c, dataDir, nil, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
+func (s *Set) open(c *options.Config, dataDir string, requests *tensor.Budget, log *slog.Logger) error {
 	s.launcher = worker.NewLauncher(worker.Options{
 		Env: c.Backends.Env, StartLimit: c.Engine.LoadTimeout, CrashInputs: c.Backends.CrashInputs, Log: log,
 	})
@@ -80,7 +84,8 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	}
 	ort, cache := c.Backends.ONNXRuntime, filepath.Join(dataDir, "runtime")
 	ort.RuntimeFolder, ort.CacheFolder = filepath.Join(cache, "onnxruntime"), cache
-	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, s.worker()
+	ort.GPUMemory, ort.Memory, ort.Log = s.GPUMemory, requests, log
+	ort.Launcher, ort.Worker = s.launcher, s.worker()
 	s.ONNXRuntime = onnxruntime.New(ort)
 
 	if c.Backends.Agents != "" {
@@ -103,13 +108,27 @@ func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
 	}
 	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
 	s.Libraries = triton.NewFinder(triton.Options{
-		Directory: c.Backends.Directory, Settings: c.Backends.Libraries,
+		Directory: c.Backends.Directory, Settings: librarySettings(c),
 		Strategies: s.worker(triton.StrategyWorkerName), Env: s.env,
 		Processes: triton.Processes{
 			Launcher: s.launcher, Worker: s.worker(triton.WorkerName), Metrics: s.Metrics,
 		},
 	})
 	return s.addFrameworks(c, py.Folder)
+}
+
+// librarySettings returns the settings that the libraries of backends get. As in Triton, those of all backends include
+// some with defaults and those that are also options.
+func librarySettings(c *options.Config) map[string]map[string]string {
+	all := map[string]string{"default-max-batch-size": strconv.Itoa(modelconfig.DefaultMaxBatchSize)}
+	maps.Copy(all, c.Backends.Libraries[""])
+	all["auto-complete-config"] = strconv.FormatBool(!c.Engine.DisableAutoComplete)
+	all["backend-directory"] = c.Backends.Directory
+	all["min-compute-capability"] = fmt.Sprintf("%f", c.GPUs.MinCapability) // six digits, as Triton writes it
+	settings := map[string]map[string]string{}
+	maps.Copy(settings, c.Backends.Libraries)
+	settings[""] = all
+	return settings
 }
 
 // worker is the command of a process that runs ServeWorker with args.

@@ -16,7 +16,7 @@ func openCUDA(m *device.Machine, o gpumem.Options) (shm.Importer, *gpumem.Memory
 		return nil, nil, func() {}
 	}
 	d := cuda.New(o.Log)
-	o.Driver = d
+	o.Driver, o.GPUs = d, len(m.GPUs())
 	pools := gpumem.New(o)
 	return d, pools, func() { pools.Close(); d.Close() }
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"nereid/app/console/catalog"
@@ -153,12 +152,8 @@ func (n *Node) build(m *Model, part, digest string) error {
 		return err
 	}
 	if len(runs) > 0 && !n.AllowCode {
-		var all []string
-		for _, r := range runs[:min(10, len(runs))] {
-			all = append(all, r.Path+" ("+r.Why+")")
-		}
-		return refusal{fmt.Errorf("%s runs as code on this machine when the model is loaded; the operator of the node "+
-			"allows that with --catalog-allow-code", strings.Join(all, ", ")), false}
+		return refusal{errors.New(code.Refusal(runs, "the operator of the node allows that with --catalog-allow-code")),
+			false}
 	}
 	if err := durable.Replace(filepath.Join(part, digestName), []byte(digest+"\n"), 0o600); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -51,11 +52,12 @@ func (e *Env) ExitStatus(err error, usage string) int {
 	return 0
 }
 
-// Parse parses the options of a command. If done is true the command ends with that status: the options are wrong, or
-// the user asked for help.
+// Parse parses the options of a command before, between and after its arguments, which flags.Args then has. If done is
+// true the command ends with that status: the options are wrong, or the user asked for help.
 func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status int, done bool) {
 	flags.SetOutput(io.Discard)
-	switch err := flags.Parse(args); {
+	err := ParseMixed(flags, args)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(e.Stdout, usage)
 		return 0, true
@@ -64,6 +66,23 @@ func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status in
 		return 2, true
 	}
 	return 0, false
+}
+
+// CheckRepository returns an error that says what to do if path, the value of -r, is no folder.
+func CheckRepository(path string) error {
+	if path == "" {
+		return errors.New("name the model repository with -r, such as -r models")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %q; make it, or name another model repository with -r", path)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%q is no folder; name the model repository with -r", path)
+	}
+	return nil
 }
 
 // ShellQuote writes a word so that a POSIX shell reads it unchanged.

@@ -53,6 +53,21 @@ func NewFlagSet(command string, sections []Section) *flag.FlagSet {
 	return f
 }
 
+// ParseMixed parses options before, between and after the arguments, which f.Args then has.
+func ParseMixed(f *flag.FlagSet, args []string) error {
+	rest := []string{"--"}
+	for {
+		if err := f.Parse(args); err != nil {
+			return err
+		}
+		parsed := args[:len(args)-f.NArg()]
+		if f.NArg() == 0 || len(parsed) > 0 && parsed[len(parsed)-1] == "--" {
+			return f.Parse(append(rest, f.Args()...))
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+}
+
 // FlagError gives an error of package flag the style of the commands' other errors. err must not be nil.
 func FlagError(command string, err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,22 @@ func TestOptionsParseAndShowTheirHelp(t *testing.T) {
 	} {
 		if err := FlagError("test", f.Parse([]string{tt[0]})); err == nil || err.Error() != tt[1] {
 			t.Errorf("%s: %v, want %s", tt[0], err, tt[1])
+		}
+	}
+}
+
+func TestOptionsStandBeforeBetweenAndAfterArguments(t *testing.T) {
+	for _, tt := range []struct{ args, rest []string }{
+		{[]string{"-n=1", "a", "b"}, []string{"a", "b"}},
+		{[]string{"a", "-n=1", "b"}, []string{"a", "b"}},
+		{[]string{"a", "b", "-n", "1"}, []string{"a", "b"}},
+		{[]string{"-n=1", "a", "--", "-n=2"}, []string{"a", "-n=2"}},
+		{[]string{"-n=1"}, nil},
+	} {
+		flags := flag.NewFlagSet("x", flag.ContinueOnError)
+		n := flags.Int("n", 0, "")
+		if status, done := (&Env{}).Parse(flags, tt.args, ""); done || *n != 1 || !slices.Equal(flags.Args(), tt.rest) {
+			t.Errorf("%q: status %d, n %d, rest %q; want %q", tt.args, status, *n, flags.Args(), tt.rest)
 		}
 	}
 }

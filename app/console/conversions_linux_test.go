@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	e := command.Env{Program: "nereid", Lookup: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr}
-	os.Exit(convert.Run(context.Background(), &e, os.Args[1:]))
+	os.Exit(convert.Run(context.Background(), &e, os.Args[1:], nil))
 }
 
 // newConvertRig is newRig with the real command, which works with the rig's data folder. Without an environment of the

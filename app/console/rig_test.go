@@ -52,7 +52,24 @@ func (b fileBackend) Load(ctx context.Context, s backend.Spec) (backend.Model, e
 	if string(text) == "good shifted" {
 		m = shiftedModel{m}
 	}
+	if err == nil && string(text) == "good growing" {
+		m = growingModel{m, filepath.Join(s.VersionFolder, "takes")}
+	}
 	return m, err
+}
+
+// growingModel is identity that takes as much memory as the file takes has.
+type growingModel struct {
+	backend.Model
+	takes string
+}
+
+func (m growingModel) MemoryBytes() int64 {
+	info, err := os.Stat(m.takes)
+	if err != nil {
+		return -1
+	}
+	return info.Size()
 }
 
 // shiftedModel is identity with 1 in the place of the first element.

@@ -38,14 +38,20 @@ func TestErrorsHaveAChineseText(t *testing.T) {
 	used := map[string]bool{}
 	inspect(t, ".", func(path string, n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || len(call.Args) < 2 {
+		if !ok || len(call.Args) < 1 {
 			return
 		}
-		name, inRest := called(call), filepath.Base(filepath.Dir(path)) == "rest"
-		if name != "rest.Errorf" && (name != "Errorf" || !inRest) {
+		folder := filepath.Base(filepath.Dir(path))
+		var said ast.Expr
+		switch name := called(call); {
+		case name == "rest.Errorf", name == "Errorf" && folder == "rest":
+			said = call.Args[1]
+		case folder == "staging" && (name == "invalid" || name == "tooLarge"):
+			said = call.Args[0]
+		default:
 			return
 		}
-		format, ok := constant(call.Args[1])
+		format, ok := constant(said)
 		if !ok || strings.Trim(format, "%vsdq: ") == "" {
 			return
 		}
@@ -61,11 +67,96 @@ func TestErrorsHaveAChineseText(t *testing.T) {
 	}
 }
 
+// engineTexts are the packages of the engine whose errors the page shows most: of loads, of requests, of processes and
+// of comparisons. Errors of the other backends stay in English; they mostly have words of libraries and of the system.
+var engineTexts = []string{"", "model", "lifecycle", "residency", "sched", "ensemble", "instance", "worker",
+	"worker/process", "compare", "repo", "backend/python", "backend/runtime"}
+
+// TestErrorsOfTheEngineHaveAChineseText finds errors of these packages that the catalogue lacks, and translations of
+// texts that are gone.
+func TestErrorsOfTheEngineHaveAChineseText(t *testing.T) {
+	said := catalogue(t)["engine"]
+	used := map[string]bool{"[request id: %s] %s": true} // of function invalid of package model
+	makes := map[string]bool{"status.Errorf": true, "status.New": true, "invalid": true}
+	for _, pkg := range engineTexts {
+		folder := filepath.Join("../../engine", pkg)
+		inspect(t, folder, func(path string, n ast.Node) {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || filepath.Dir(path) != folder || !makes[called(call)] || len(call.Args) < 2 {
+				return
+			}
+			format, ok := constant(call.Args[1])
+			fixed := verb.ReplaceAllString(format, "")
+			if !ok || fixed != format && len(fixed) < 12 { // it would match texts of others
+				return
+			}
+			used[format] = true
+			if said[format] == "" {
+				t.Errorf("%s: the engine's errors of server.zh.json lack %q", path, format)
+			}
+		})
+	}
+	for format := range said {
+		if !used[format] {
+			t.Errorf("server.zh.json translates %q, which no error of the engine has", format)
+		}
+	}
+	if len(used) < 100 {
+		t.Errorf("only %d errors were found", len(used))
+	}
+}
+
+// reasonTexts are the packages that say why something failed that a person has started (a load test, a tuning, a
+// download, a conversion, an import, a candidate), or why a process ended. true: all errors of the package must have a
+// translation, but those of options that only a terminal has.
+var reasonTexts = map[string]bool{"../command/get": true, "../command/convert": true, "../perf": true,
+	"../download": true, "../tune": false, "imports": false, "tuning": false, "conversions": false, "models": false,
+	"code": false, "requests": false, "inference": false,
+	"../../engine/backend/onnxruntime/onnxfile": false, "../alerts": false, "../../engine/device": false,
+	"../../engine/lifecycle": false, "../../engine/shadow": false, "../../engine/worker/process": false}
+
+// terminalTexts are files whose errors only a terminal shows: of the options of nereid perf, and of its report.
+var terminalTexts = map[string]bool{"../perf/parse.go": true, "../perf/options.go": true}
+
+// TestReasonsInChineseAreThere finds errors that the catalogue lacks, translations of texts that are gone, and formats
+// that match texts of libraries.
+func TestReasonsInChineseAreThere(t *testing.T) {
+	reasons, there := catalogue(t)["reasons"], map[string]bool{}
+	for folder, all := range reasonTexts {
+		inspect(t, folder, func(path string, n ast.Node) {
+			e, ok := n.(ast.Expr)
+			if !ok {
+				return
+			}
+			there[concatenated(e)] = true
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !all || terminalTexts[path] || called(call) != "fmt.Errorf" && called(call) != "errors.New" {
+				return
+			}
+			format, ok := constant(call.Args[0])
+			if ok && len(verb.ReplaceAllString(format, "")) >= 12 && reasons[format] == "" {
+				t.Errorf("%s: the reasons of server.zh.json lack %q", path, format)
+			}
+		})
+	}
+	for format := range reasons {
+		if !there[format] {
+			t.Errorf("server.zh.json translates %q, which no reason has", format)
+		}
+		if fixed := verb.ReplaceAllString(format, ""); fixed != format && len(fixed) < 11 {
+			t.Errorf("server.zh.json translates %q, which is too short to be recognized", format)
+		}
+	}
+	if len(reasons) < 40 {
+		t.Errorf("only %d reasons are translated", len(reasons))
+	}
+}
+
 // TestFaultsHaveAChineseText finds faults and advice of package modelconfig that the catalogue lacks. Advice that is
 // not one constant is found only if it has a constant format.
 func TestFaultsHaveAChineseText(t *testing.T) {
 	faults := catalogue(t)["faults"]
-	var all []string // constants of the package
+	all := remarks(t) // and the constants of the package
 	inspect(t, "../../engine/modelconfig", func(path string, n ast.Node) {
 		if e, ok := n.(ast.Expr); ok {
 			if s, ok := constant(e); ok {
@@ -100,6 +191,45 @@ func TestFaultsHaveAChineseText(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRemarksHaveAChineseText finds remarks of backends on parameters that the catalogue lacks.
+func TestRemarksHaveAChineseText(t *testing.T) {
+	faults := catalogue(t)["faults"]
+	all := remarks(t)
+	for _, s := range all {
+		if faults[s] == "" {
+			t.Errorf("the faults of server.zh.json lack %q", s)
+		}
+	}
+	if len(all) < 4 {
+		t.Errorf("only %d remarks were found", len(all))
+	}
+}
+
+// remarks returns the formats of what backends say about parameters. The texts of errors are left out.
+func remarks(t *testing.T) (all []string) {
+	inspect(t, "../../engine/backend", func(path string, n ast.Node) {
+		if filepath.Base(path) != "parameters.go" {
+			return
+		}
+		var said ast.Expr
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if named(n.Key) == "Text" {
+				said = n.Value
+			}
+		case *ast.CallExpr:
+			if called(n) == "refuse" {
+				said = n.Args[1]
+			}
+		}
+		if _, is := said.(*ast.CallExpr); said == nil || is || concatenated(said) == "%v" {
+			return
+		}
+		all = append(all, "parameter %q "+concatenated(said))
+	})
+	return all
 }
 
 // TestHelpHasAChineseText finds help of the configuration editor that the catalogue lacks, and translations of help

@@ -200,6 +200,35 @@ func TestTuning(t *testing.T) {
 		}
 	})
 
+	t.Run("figures of a model that has changed are not applied", func(t *testing.T) {
+		r, f := tuningRig(t)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		f.events <- trial(0, 0, 0, 100)
+		f.events <- trial(1, 1, 0, 150, api.TuningText{Model: "ready", After: after})
+		close(f.events)
+		if got := waitForEnd(t, r, one); got.Stale != api.TuningCurrent {
+			t.Errorf("the model is as it was, and the tuning says %q", got.Stale)
+		}
+		r.Write("ready/config.pbtxt", "max_batch_size: 2\n")
+		if got := get[api.Tuning](r, 200, "GET", one, nil); got.Stale != api.TuningStaleConfig {
+			t.Errorf("the configuration has changed, and the tuning says %q", got.Stale)
+		}
+		if err := os.Remove(filepath.Join(r.Repo, "ready", "config.pbtxt")); err != nil {
+			t.Fatal(err)
+		}
+		r.Write("ready/7/model.onnx", "another graph")
+		if got := get[api.Tuning](r, 200, "GET", one, nil); got.Stale != api.TuningStaleFiles {
+			t.Errorf("there is another version, and the tuning says %q", got.Stale)
+		}
+		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
+			api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "tune it again") {
+			t.Errorf("applied to another version: %+v", got)
+		}
+		if _, err := os.Stat(filepath.Join(r.Repo, "ready", "config.pbtxt")); !os.IsNotExist(err) {
+			t.Errorf("a configuration was written: %v", err)
+		}
+	})
+
 	t.Run("a configuration that failed is not applied", func(t *testing.T) {
 		r, f := tuningRig(t)
 		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -47,6 +48,16 @@ func TestMenuIsInTheUsersLanguage(t *testing.T) {
 	for locale, want := range map[string]string{"": "Quit", "de_DE.UTF-8": "Quit", "zh_CN.UTF-8": "退出"} {
 		if got := wordsFor(func(k string) string { return map[string]string{"LANG": locale}[k] }).quit; got != want {
 			t.Errorf("the menu's last entry under LANG=%q is %q, want %q", locale, got, want)
+		}
+	}
+}
+
+func TestNotificationsAreInTheUsersLanguage(t *testing.T) {
+	const failed = "load failed: model 'm' needs the input 'X'"
+	for locale, want := range map[string]string{"de_DE.UTF-8": failed, "zh_CN.UTF-8": "加载失败：模型 'm' 需要输入 'X'"} {
+		words := wordsFor(func(k string) string { return map[string]string{"LANG": locale}[k] })
+		if got := words.notification(failed); got != want {
+			t.Errorf("the notification under LANG=%q is %q, want %q", locale, got, want)
 		}
 	}
 }
@@ -127,11 +138,59 @@ func TestFirstCallOfThePageIsNoticed(t *testing.T) {
 	}
 }
 
+func TestNamesFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]bool{
+		"gone.onnx": true, "folder": true, "./gone": true, "lsit": false, "": false,
+	} {
+		if got := NamesFile(word); got != want {
+			t.Errorf("NamesFile(%q) = %v, want %v", word, got, want)
+		}
+	}
+}
+
+func TestAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	model := filepath.Join(dir, "my model.onnx")
+	if err := os.WriteFile(model, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Absolute([]string{"my model.onnx", model, "."})
+	if want := []string{model, model, dir}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("Absolute = %q, %v; want %q", got, err, want)
+	}
+	_, err = Absolute([]string{model, "gone.onnx"})
+	if want := "gone.onnx cannot be opened: no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("Absolute of a missing file = %v, want %s", err, want)
+	}
+}
+
+func FuzzParseShow(f *testing.F) {
+	f.Add(`{"files":["/m/a b.onnx"]}`)
+	f.Add(`{"files":null}`)
+	f.Add(`{"files":["m.onnx"]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		files, err := parseShow(strings.NewReader(body))
+		relative := slices.ContainsFunc(files, func(p string) bool { return !filepath.IsAbs(p) })
+		if relative || err != nil && files != nil {
+			t.Errorf("parseShow(%q) = %q, %v; want absolute paths, or an error alone", body, files, err)
+		}
+	})
+}
+
 func TestHandover(t *testing.T) {
 	dir := t.TempDir()
 	shown := 0
+	var opened []string
 	host := NewHost()
-	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func() { shown++ }))
+	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func(files []string) {
+		shown++
+		opened = files
+	}))
 	defer srv.Close()
 	soon := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -139,7 +198,7 @@ func TestHandover(t *testing.T) {
 		return ctx
 	}
 
-	if err := ShowRunning(soon(), dir); !errors.Is(err, ErrNoWindow) || !errors.Is(err, os.ErrNotExist) {
+	if err := ShowRunning(soon(), dir, nil); !errors.Is(err, ErrNoWindow) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("ShowRunning before the first start = %v, want ErrNoWindow because there is no file", err)
 	}
 	if err := host.Announce(dir, srv.URL); err != nil {
@@ -148,8 +207,12 @@ func TestHandover(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, handoverFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the hand-over file: %v, %v; want one that only its owner can read", info, err)
 	}
-	if err := ShowRunning(t.Context(), dir); err != nil || shown != 1 {
-		t.Errorf("ShowRunning = %v, shown %d times; want once", err, shown)
+	files := []string{"/m/a b.onnx", "/m/ü"}
+	if err := ShowRunning(t.Context(), dir, files); err != nil || shown != 1 || !slices.Equal(opened, files) {
+		t.Errorf("ShowRunning = %v, shown %d times with %q; want once with %q", err, shown, opened, files)
+	}
+	if err := ShowRunning(soon(), dir, []string{"m.onnx"}); !errors.Is(err, ErrNoWindow) || shown != 1 {
+		t.Errorf("ShowRunning with a relative path = %v, shown %d times; want ErrNoWindow", err, shown)
 	}
 
 	for name, change := range map[string]func(*http.Request){
@@ -162,7 +225,7 @@ func TestHandover(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+host.secret)
 		change(r)
 		rec := httptest.NewRecorder()
-		host.Wrap(nil, func() { shown++ }).ServeHTTP(rec, r)
+		host.Wrap(nil, func([]string) { shown++ }).ServeHTTP(rec, r)
 		if rec.Code != http.StatusForbidden || shown != 1 {
 			t.Errorf("%s: status %d, shown %d times; want 403 and no more than before", name, rec.Code, shown)
 		}
@@ -176,7 +239,7 @@ func TestHandover(t *testing.T) {
 	if err := host.Announce(dir, other.URL); err != nil {
 		t.Fatal(err)
 	}
-	if err := ShowRunning(soon(), dir); !errors.Is(err, ErrNoWindow) {
+	if err := ShowRunning(soon(), dir, nil); !errors.Is(err, ErrNoWindow) {
 		t.Errorf("ShowRunning with another program at the address = %v, want ErrNoWindow", err)
 	}
 	if err := errors.Join(host.Withdraw(), host.Withdraw()); err != nil {
@@ -192,10 +255,10 @@ func TestHandoverWaitsForTheFirst(t *testing.T) {
 	dir := t.TempDir()
 	host := NewHost()
 	shown := make(chan struct{}, 1)
-	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func() { shown <- struct{}{} }))
+	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func([]string) { shown <- struct{}{} }))
 	defer srv.Close()
 	result := make(chan error, 1)
-	go func() { result <- ShowRunning(t.Context(), dir) }()
+	go func() { result <- ShowRunning(t.Context(), dir, nil) }()
 	select {
 	case err := <-result:
 		t.Fatalf("ShowRunning returned %v before there was anything to ask", err)

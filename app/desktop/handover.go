@@ -1,6 +1,7 @@
 package desktop
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -18,7 +19,8 @@ import (
 )
 
 // A second start cannot open the data folder, because the first one holds its lock. It asks the first one to show its
-// window and exits. Wails' lock would need D-Bus, and it is taken after the listeners are opened.
+// window, there to open the files of the second one's command line, and exits. Wails' lock would need D-Bus, and it is
+// taken after the listeners are opened.
 const (
 	handoverFile = "window.json" // in the data folder, for its owner only
 	showPath     = "/api/desktop/show"
@@ -71,8 +73,8 @@ func (h *Host) Withdraw() error {
 	return nil
 }
 
-// Wrap calls show for the request of a second start, and passes all other requests to next.
-func (h *Host) Wrap(next http.Handler, show func()) http.Handler {
+// Wrap calls show with the files that a second start wants opened, and passes all other requests to next.
+func (h *Host) Wrap(next http.Handler, show func(files []string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != showPath {
 			next.ServeHTTP(w, r)
@@ -85,18 +87,28 @@ func (h *Host) Wrap(next http.Handler, show func()) http.Handler {
 			http.Error(w, "forbidden", http.StatusForbidden)
 			return
 		}
-		show()
+		files, err := parseShow(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		show(files)
 		_, _ = io.WriteString(w, showAnswer) // it fails only if the client has gone
 	})
 }
 
-// ShowRunning asks the program that holds the data folder dir to show its window. That program may
-// still be starting, so it tries again until ctx ends. The error is ErrNoWindow with its reason, or that of ctx.
-func ShowRunning(ctx context.Context, dir string) error {
+// ShowRunning asks the program that holds the data folder dir to show its window and to open files in it, which are
+// absolute paths. That program may still be starting, so it tries again until ctx ends. The error is ErrNoWindow with
+// its reason, or that of ctx.
+func ShowRunning(ctx context.Context, dir string, files []string) error {
+	body, err := json.Marshal(showRequest{Files: files})
+	if err != nil {
+		return err
+	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := askOnce(ctx, dir)
+		err := askOnce(ctx, dir, body)
 		if err == nil {
 			return nil
 		}
@@ -108,7 +120,7 @@ func ShowRunning(ctx context.Context, dir string) error {
 	}
 }
 
-func askOnce(ctx context.Context, dir string) error {
+func askOnce(ctx context.Context, dir string, body []byte) error {
 	b, err := os.ReadFile(filepath.Join(dir, handoverFile))
 	if err != nil {
 		return err
@@ -117,7 +129,7 @@ func askOnce(ctx context.Context, dir string) error {
 	if err := json.Unmarshal(b, &to); err != nil {
 		return fmt.Errorf("%s: %w", handoverFile, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Base+showPath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Base+showPath, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"os"
 	"strings"
+
+	"nereid/frontend"
 )
 
 // variables are values to set in the environment; an empty one is removed.
@@ -58,6 +60,9 @@ type words struct {
 	// Of the icon in the tray: actions, and states, which take numbers of models.
 	open, pause, resume, paused string
 	ready, failed               string
+
+	// notification returns the text of an event in the user's language.
+	notification func(text string) string
 }
 
 // wordsFor returns the texts in the user's language, if the page has it.
@@ -69,6 +74,7 @@ func wordsFor(getenv func(string) string) words {
 			unsavedTitle: "未保存的更改", unsaved: "页面有未保存的更改。要放弃更改并关闭吗？",
 			open: "打开 Nereid", pause: "暂停", resume: "继续", paused: "已暂停：请求会被拒绝",
 			ready: "就绪的模型：%d", failed: "就绪的模型：%d，未就绪：%d",
+			notification: func(text string) string { return frontend.Chinese("events", text) },
 		}
 	}
 	return words{
@@ -78,5 +84,6 @@ func wordsFor(getenv func(string) string) words {
 		unsavedTitle: "Unsaved Changes", unsaved: "The page has unsaved changes. Drop them and close?",
 		open: "Open Nereid", pause: "Pause", resume: "Resume", paused: "Paused: requests are refused",
 		ready: "Models ready: %d", failed: "Models ready: %d, not ready: %d",
+		notification: func(text string) string { return text },
 	}
 }

@@ -43,8 +43,11 @@ type Settings struct {
 	now   bool   // the server outlives its window; only Set changes it
 }
 
-// NewSettings reads the stored settings. It calls keep with whether the server outlives its window.
-func NewSettings(ctx context.Context, s *store.Store, keep func(bool), log *slog.Logger) *Settings {
+// NewSettings reads the stored settings. It calls keep with whether the server outlives its window. args are the
+// options with which the program starts at login.
+func NewSettings(
+	ctx context.Context, s *store.Store, keep func(bool), args []string, log *slog.Logger,
+) *Settings {
 	d := &Settings{store: s, keep: keep}
 	text, err := s.Setting(ctx, keepKey)
 	switch {
@@ -64,7 +67,7 @@ func NewSettings(ctx context.Context, s *store.Store, keep func(bool), log *slog
 		d.why = err.Error()
 		return d
 	}
-	if d.auto, err = NewAutostart(os.Getenv, folder, append([]string{exe}, os.Args[1:]...)...); err != nil {
+	if d.auto, err = NewAutostart(os.Getenv, folder, append([]string{exe}, args...)...); err != nil {
 		d.why = err.Error()
 	}
 	return d

@@ -53,7 +53,9 @@ type Window struct {
 	asks  sync.Mutex  // held while the question about them is open
 
 	notes sync.Once
-	noted error // why there are no notifications; written by notes
+	noted error         // why there are no notifications; written by notes
+	open  chan struct{} // closed when the window is there, before its page
+	ready chan struct{} // closed when the page hears events
 
 	settings atomic.Pointer[Settings] // nil: the size is not remembered
 
@@ -73,7 +75,8 @@ type Options struct {
 
 // New makes the window, which Run opens.
 func New() *Window {
-	return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{}), changed: make(chan struct{}, 1),
+		open: make(chan struct{}), ready: make(chan struct{})}
 }
 
 // HasDisplay reports whether there is a screen to open a window on.
@@ -113,6 +116,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	wg.Go(func() { w.quitAfter(ctx, started, ended) })
 	wg.Go(func() { w.awaitPage(ctx, o) })
 	wg.Go(func() { w.showIcon(ctx, o.Log) })
+	ready := sync.OnceFunc(func() { close(w.ready) }) // after a reload the page says it again
 	size, state := w.size(ctx)
 	return wails.Run(&options.App{
 		Title: title, Width: size.Width, Height: size.Height, MinWidth: leastWidth, MinHeight: leastHeight,
@@ -122,6 +126,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 		Logger:           wailsLog{o.Log},
 		OnStartup: func(own context.Context) {
 			runtime.OnFileDrop(own, w.dropped)
+			runtime.EventsOn(own, "nereid-ready", func(...any) { ready() })
 			runtime.EventsOn(own, "nereid-save", func(data ...any) { w.tellSaved(w.save(ctx, o.Base, data)) })
 			runtime.EventsOn(own, "nereid-unsaved", func(data ...any) {
 				edits := len(data) > 0 && data[0] == true
@@ -132,6 +137,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 			w.ctx = own
 			w.mu.Unlock()
 			close(started)
+			close(w.open)
 		},
 		OnShutdown: func(context.Context) {
 			w.mu.Lock()
@@ -261,19 +267,21 @@ func (w *Window) mayDrop(own context.Context) bool {
 	return err != nil || answer == "Yes"
 }
 
-// Notify shows a notification of the system, if the system has them. It does not wait. Before the window opens it does
-// nothing.
+// Notify shows a notification of the system with the text of an event, in the user's language, if the system has them.
+// It does not wait. Before the window opens the notification waits for it.
 func (w *Window) Notify(title, text string) {
-	own := w.wails()
-	if own == nil {
-		return
-	}
-	go func() { // ends when the system's service has answered
+	go func() { // ends when the system's service has answered, or with the program if no window opens
+		<-w.open
+		own := w.wails()
+		if own == nil {
+			return
+		}
 		w.notes.Do(func() { w.noted = runtime.InitializeNotifications(own) })
 		if w.noted != nil {
 			return // the page shows it in any case
 		}
-		err := runtime.SendNotification(own, runtime.NotificationOptions{ID: title, Title: title, Body: text})
+		err := runtime.SendNotification(own, runtime.NotificationOptions{ID: title, Title: title,
+			Body: w.words.notification(text)})
 		if err != nil {
 			runtime.LogWarning(own, "a notification was not shown: "+err.Error())
 		}
@@ -286,6 +294,17 @@ func (w *Window) Show() {
 		runtime.WindowUnminimise(own)
 		runtime.Show(own)
 	}
+}
+
+// Open opens the import of files, absolute paths, in the page. It does not wait for the page.
+func (w *Window) Open(files []string) {
+	if len(files) == 0 {
+		return
+	}
+	go func() { // ends with the program if no page comes
+		<-w.ready
+		w.raise("nereid-files", pageFiles{X: -1, Y: -1, Paths: files})
+	}()
 }
 
 var (
@@ -380,7 +399,7 @@ func (w *Window) dropped(x, y int, paths []string) {
 
 // pageFiles is the detail of the event nereid-files, which the page listens for.
 type pageFiles struct {
-	X     int      `json:"x"` // where they were dropped; -1: they come from the menu
+	X     int      `json:"x"` // where they were dropped; -1: they come from the menu or a command line
 	Y     int      `json:"y"`
 	Paths []string `json:"paths"` // absolute
 	From  string   `json:"from"`  // where the page can read dropped ones, as of drops.offer; else empty

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"nereid/engine/system/glob"
 )
 
 // ModelFolder reports whether path is the folder of one model and not a repository: it has a config.pbtxt, or a folder
@@ -24,7 +26,7 @@ func ModelFolder(path string) (above string, is bool) {
 		if _, err := strconv.ParseUint(e.Name(), 10, 63); err != nil {
 			continue
 		}
-		if files, err := filepath.Glob(filepath.Join(path, e.Name(), "model.*")); err == nil && len(files) > 0 {
+		if len(glob.In(path, e.Name()+"/model.*")) > 0 {
 			return filepath.Dir(path), true
 		}
 	}

@@ -19,6 +19,7 @@ import "C"
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,8 +99,19 @@ func (s *server) Ready() bool { return s.engine.Ready() }
 
 func (s *server) Infer(r *infer.Request) error { return s.engine.Infer(context.Background(), r) }
 
-func (s *server) FindModel(name string, version int64) error {
-	return s.engine.FindModel(name, version)
+func (s *server) FindModel(name string, version int64) (*capi.Priorities, error) {
+	if err := s.engine.FindModel(name, version); err != nil {
+		return nil, err
+	}
+	c, err := s.engine.ModelConfig(name, version)
+	if err != nil {
+		return nil, nil // no version is in memory now
+	}
+	if c.GetEnsembleScheduling() != nil {
+		return &capi.Priorities{Most: math.MaxUint64}, nil // its steps have levels
+	}
+	b := c.GetDynamicBatching()
+	return &capi.Priorities{Most: b.GetPriorityLevels(), Default: b.GetDefaultPriorityLevel()}, nil
 }
 
 func (s *server) ModelReady(name string, version int64) (bool, error) {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"runtime/cgo"
 	"slices"
 	"strings"
@@ -210,24 +209,20 @@ func TRITONSERVER_ServerRegisterModelRepository(s cServer, path *C.char, names *
 			if p == nil || p._type != C.PARAMETER_STRING {
 				return status.New(status.InvalidArg, "the name of a model must be a string parameter")
 			}
-			folders[C.GoString(p.text)] = C.GoString(p.name)
+			name := C.GoString(p.text)
+			if _, twice := folders[name]; twice {
+				return status.Errorf(status.InvalidArg,
+					"failed to register '%s', there is a conflicting mapping for '%s'", C.GoString(path), name)
+			}
+			folders[name] = C.GoString(p.name)
 		}
-		return s.engine.RegisterRepository(repository(path), folders)
+		return s.engine.RegisterRepository(C.GoString(path), folders)
 	}, path != nil, names != nil || count == 0)
 }
 
 //export TRITONSERVER_ServerUnregisterModelRepository
 func TRITONSERVER_ServerUnregisterModelRepository(s cServer, path *C.char) cError {
-	return with(s, func(s *server) error { return s.engine.UnregisterRepository(repository(path)) }, path != nil)
-}
-
-// repository returns the path of a repository as the server has it: absolute, unless it is an address.
-func repository(path *C.char) string {
-	text := C.GoString(path)
-	if folder, err := filepath.Abs(text); err == nil && !strings.Contains(text, "://") {
-		return folder
-	}
-	return text
+	return with(s, func(s *server) error { return s.engine.UnregisterRepository(C.GoString(path)) }, path != nil)
 }
 
 //export TRITONSERVER_ServerMetrics

@@ -15,9 +15,9 @@ import (
 
 // Guard limits the connections of a net/http server, and how long their clients may hang. Reading a body that stops
 // arriving, or arrives too slowly, fails after a while. So does writing a response that the client does not read. At
-// the limit, a new connection takes the place of the one that has waited longest for its client. If none waits, the new
-// one gets 503. Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for
-// concurrent use.
+// the limit, a new connection takes the place of the one that has waited longest for its client. If none has waited
+// long enough, the new one waits a little longer than that. If none waits at all, the new one gets 503 at once.
+// Slow headers and idle connections are left to the timeouts of http.Server. Its methods are safe for concurrent use.
 type Guard struct {
 	connections int           // the limit
 	patience    time.Duration // how long a client may hang
@@ -36,8 +36,14 @@ const (
 	// body whose length is not known needs unknownProgress. The inference port of HTTP has the same rule.
 	mostProgress    = 64 << 10
 	unknownProgress = 1 << 10
-	// minWait is how long a connection must have waited for its client before a new one may take its place.
-	minWait = 250 * time.Millisecond
+	// minWait is how long a connection must have waited for its client before a new one may take its place. A client on
+	// a busy machine may need most of that between its connection and its request.
+	minWait = time.Second
+	// placeTries is how often a new connection looks for a place, and placePause the time between: together more than
+	// minWait. A slow server accepts all that came in a second within an instant, so none has waited for its client
+	// yet.
+	placeTries = 6
+	placePause = 250 * time.Millisecond
 )
 
 // NewGuard returns a Guard with at most that many connections. Their clients may hang for stall.
@@ -85,7 +91,12 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := l.g.admit(nc); c != nil {
+		c, soon := l.g.admit(nc)
+		for try := 1; soon && try < placeTries; try++ {
+			time.Sleep(placePause)
+			c, soon = l.g.admit(nc)
+		}
+		if c != nil {
 			return c, nil
 		}
 		_ = nc.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // no other connection is accepted meanwhile
@@ -95,32 +106,41 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns nil if there are too many connections, and none waits for its client.
-func (g *Guard) admit(nc net.Conn) *guarded {
+// admit returns nil if there are too many connections, and none has waited for its client for long enough. soon reports
+// whether one is waiting.
+func (g *Guard) admit(nc net.Conn) (admitted *guarded, soon bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.conns) >= g.connections && !g.makeRoom() {
-		return nil
+	if len(g.conns) >= g.connections {
+		if made, soon := g.makeRoom(); !made {
+			return nil, soon
+		}
 	}
 	c := &guarded{Conn: nc, g: g, client: nc.RemoteAddr().String()}
 	c.moved()
 	g.conns[c], g.clients[c.client] = struct{}{}, c
-	return c
+	return c, false
 }
 
 // makeRoom closes the connection on which nothing has moved for the longest time, and at least for minWait. A
-// connection whose request is being handled stays, unless its client does not read the response. g.mu is held.
-func (g *Guard) makeRoom() bool {
+// connection whose request is being handled stays, unless its client does not read the response. soon reports whether a
+// connection waits for its client, but not for minWait yet. g.mu is held.
+func (g *Guard) makeRoom() (made, soon bool) {
 	for {
 		var oldest *guarded
 		before := time.Now().Add(-minWait).UnixNano()
+		soon = false
 		for c := range g.conns {
-			if at := c.active.Load(); at < before && (c.writing.Load() || c.working == 0) {
+			if !c.writing.Load() && c.working > 0 {
+				continue
+			}
+			soon = true
+			if at := c.active.Load(); at < before {
 				oldest, before = c, at
 			}
 		}
 		if oldest == nil {
-			return false
+			return false, soon
 		}
 		if !oldest.writing.Load() && oldest.unread() {
 			oldest.moved() // its client waits for the server, which is slow
@@ -128,7 +148,7 @@ func (g *Guard) makeRoom() bool {
 		}
 		g.forget(oldest)
 		_ = oldest.Conn.Close() // the server notices, and closes it again
-		return true
+		return true, false
 	}
 }
 

@@ -185,17 +185,81 @@ func TestA27ReaderThatDoesNotRead(t *testing.T) {
 }
 
 func TestA27ConnectionsBeyondTheLimit(t *testing.T) {
-	_, _, dial := guardedServer(t, 2, time.Minute, func(http.ResponseWriter, *http.Request) {})
-	first, second := dial(), dial()
-	for _, c := range []net.Conn{first, second} {
+	handling, release := make(chan struct{}), make(chan struct{})
+	_, _, dial := guardedServer(t, 2, time.Minute, func(http.ResponseWriter, *http.Request) {
+		handling <- struct{}{}
+		<-release
+	})
+	busy := []net.Conn{dial(), dial()}
+	for _, c := range busy {
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		if code := answer(t, c); code != http.StatusOK {
-			t.Fatalf("status %d", code)
-		}
+		<-handling
 	}
 	if code := answer(t, dial()); code != http.StatusServiceUnavailable {
 		t.Errorf("a third connection: status %d", code)
 	}
+	close(release)
+	for _, c := range busy {
+		if code := answer(t, c); code != http.StatusOK {
+			t.Errorf("a request that was being handled: status %d", code)
+		}
+	}
+}
+
+// The server was slow, and accepts at once what came meanwhile: no connection has waited for its client for long.
+func TestA27NewConnectionWaitsForAPlace(t *testing.T) {
+	const n = 4
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func(text string) net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_, _ = io.WriteString(c, text)
+		return c
+	}
+	for range n {
+		dial(unsent[:10])
+	}
+	last := dial("GET / HTTP/1.1\r\nHost: x\r\n\r\n") // all are in the queue of the kernel
+	serveGuarded(t, l, NewGuard(n, time.Minute), func(http.ResponseWriter, *http.Request) {})
+	if code := answer(t, last); code != http.StatusOK {
+		t.Errorf("status %d", code)
+	}
+}
+
+// A client of a busy machine, such as a scrape of the metrics, needs a while between its connection and its request.
+func TestA27ClientHasASecondForItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		serveGuarded(t, l, NewGuard(1, time.Minute), func(http.ResponseWriter, *http.Request) {})
+		first, server := net.Pipe()
+		l <- server
+		second, server := net.Pipe()
+		l <- server // wants the place
+		refused := make(chan string, 1)
+		go func() {
+			text, _ := io.ReadAll(second)
+			refused <- string(text)
+		}()
+		time.Sleep(950 * time.Millisecond) // of the fake clock
+		if _, err := io.WriteString(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Errorf("it lost its place before its request: %v", err)
+			return
+		}
+		if code := answer(t, first); code != http.StatusOK {
+			t.Errorf("status %d", code)
+		}
+		if text := <-refused; !strings.HasPrefix(text, "HTTP/1.1 503 ") {
+			t.Errorf("the second gets %q, want 503: there is one place", text)
+		}
+		_ = first.Close()
+	})
 }
 
 // A client that does nothing loses its place to one that needs it. One whose request is being handled keeps it.
@@ -234,12 +298,12 @@ func TestA27AnswerThatBeginsKeepsItsPlace(t *testing.T) {
 	g := NewGuard(1, time.Minute)
 	server, client := net.Pipe()
 	other, _ := net.Pipe()
-	c := g.admit(server)
+	c, _ := g.admit(server)
 	longAgo := func() { c.active.Store(time.Now().Add(-time.Hour).UnixNano()) }
 	g.work(c.client, 1)
 	longAgo()
 	g.work(c.client, -1)
-	if g.admit(other) != nil {
+	if c, _ := g.admit(other); c != nil {
 		t.Error("a new connection took the place of one whose handler just returned")
 	}
 	longAgo()
@@ -251,11 +315,11 @@ func TestA27AnswerThatBeginsKeepsItsPlace(t *testing.T) {
 	if _, err := client.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if g.admit(other) != nil {
+	if c, _ := g.admit(other); c != nil {
 		t.Error("a new connection took the place of one whose answer has begun")
 	}
 	longAgo()
-	if g.admit(other) == nil {
+	if c, _ := g.admit(other); c == nil {
 		t.Error("a client that does not read its answer keeps its place")
 	}
 	if err := <-done; err == nil {
@@ -283,19 +347,21 @@ func TestA27RequestThatWasNotReadKeepsItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := NewGuard(1, time.Minute)
-	c := g.admit(server)
+	c, _ := g.admit(server)
 	other, _ := net.Pipe()
 	for !c.unread() { // on loopback it comes at once
 		runtime.Gosched()
 	}
 	longAgo := time.Now().Add(-time.Hour).UnixNano()
-	if c.active.Store(longAgo); g.admit(other) != nil {
+	c.active.Store(longAgo)
+	if c, _ := g.admit(other); c != nil {
 		t.Error("a new connection took the place of one whose request waits to be read")
 	}
 	if _, err := c.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	if c.active.Store(longAgo); g.admit(other) == nil {
+	c.active.Store(longAgo)
+	if c, _ := g.admit(other); c == nil {
 		t.Error("half a request keeps its place")
 	}
 }
@@ -327,7 +393,7 @@ func TestSharesLeaveDescriptors(t *testing.T) {
 func TestGuardForgetsRequestsThatPanic(t *testing.T) {
 	g := NewGuard(1, time.Minute)
 	server, _ := net.Pipe()
-	c := g.admit(server)
+	c, _ := g.admit(server)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))
 	r.RemoteAddr = c.client

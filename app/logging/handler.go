@@ -14,6 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"gopkg.in/natefinch/lumberjack.v2"
 
 	"nereid/engine"
 )
@@ -22,6 +26,9 @@ import (
 type Options struct {
 	Settings engine.LogSettings
 	Raw      bool // messages are written without quotes and escapes
+	// FileMaxBytes is how large the file may become, in MiB rounded up; 0: any size. A full file is renamed, with the
+	// time in its name, and the one before is removed.
+	FileMaxBytes int64
 }
 
 // Open opens the log. It writes to stderr, or to the file of the settings. The Control changes its settings. close is
@@ -29,14 +36,24 @@ type Options struct {
 func Open(o Options, stderr io.Writer) (log *slog.Logger, control *Control, close func() error, err error) {
 	out, close := stderr, func() error { return nil }
 	if o.Settings.File != "" {
-		f, err := os.OpenFile(o.Settings.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		file, err := openFile(o.Settings.File, o.FileMaxBytes)
 		if err != nil {
 			return nil, nil, close, fmt.Errorf("--log-file: %w", err)
 		}
-		out, close = f, f.Close
+		out, close = file, file.Close
 	}
 	h := newHandler(o, out)
 	return slog.New(h), h.control, close, nil
+}
+
+func openFile(path string, maxBytes int64) (io.WriteCloser, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil || maxBytes == 0 {
+		return f, err
+	}
+	const mib = 1 << 20
+	// It opens the file at the first line; here it only had to be possible.
+	return &lumberjack.Logger{Filename: path, MaxSize: int((maxBytes + mib - 1) / mib), MaxBackups: 1}, f.Close()
 }
 
 // handler writes Triton's log lines: "I1121 06:23:18.117070 20900 file.go:12] "message" key=value". Messages are
@@ -136,8 +153,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	case h.raw:
 		b = append(append(b, r.Message...), attrs...)
 	default:
-		b = strconv.AppendQuote(b, r.Message)
-		b = append(b, attrs...)
+		b = appendJSON(b, r.Message+string(attrs))
 	}
 	return h.out.write(append(b, '\n'))
 }
@@ -158,16 +174,36 @@ func (h *handler) prefix(b []byte, r slog.Record) []byte {
 		b = append(b, letter)
 		b = r.Time.AppendFormat(b, "0102 15:04:05.000000 ")
 	}
-	b = strconv.AppendInt(b, int64(h.pid), 10)
-	b = append(b, ' ')
 	if iso {
 		b = append(b, letter, ' ')
 	}
+	b = strconv.AppendInt(b, int64(h.pid), 10)
+	b = append(b, ' ')
 	if r.PC != 0 {
 		f, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
 		b = fmt.Appendf(b, "%s:%d", filepath.Base(f.File), f.Line)
 	}
 	return append(b, ']', ' ')
+}
+
+// appendJSON appends a text as a JSON string, as Triton logs its messages. What cannot be printed is escaped.
+func appendJSON(b []byte, text string) []byte {
+	b = append(b, '"')
+	for _, r := range text { // bytes that are not UTF-8 become U+FFFD
+		switch {
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case strconv.IsPrint(r):
+			b = utf8.AppendRune(b, r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
+		}
+	}
+	return append(b, '"')
 }
 
 func appendAttr(b []byte, group string, a slog.Attr) []byte {

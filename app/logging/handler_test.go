@@ -3,10 +3,14 @@ package logging
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine"
 )
@@ -22,7 +26,7 @@ func TestLogLines(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	for i, want := range []string{
 		`^I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ handler_test\.go:\d+\] "loading: add_sub:1"$`,
-		`^E\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ handler_test\.go:\d+\] "two\\nlines \\x1b\[31m" err="a\\nb" n=3$`,
+		`^E\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ handler_test\.go:\d+\] "two\\nlines \\u001b\[31m err=\\"a\\\\nb\\" n=3"$`,
 		`^I.*\] $`,
 		`^\+-------\+---------\+$`,
 		`^\| Model \| Version \|$`,
@@ -39,7 +43,7 @@ func TestLogLines(t *testing.T) {
 	log = slog.New(newHandler(o, &b))
 	log.Error("hidden")
 	log.With("model", "a b").WithGroup("g").Warn("x", "k", "v")
-	const want = `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \d+ W handler_test\.go:\d+\] "x" model="a b" g\.k=v\n$`
+	const want = `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ W \d+ handler_test\.go:\d+\] "x model=\\"a b\\" g\.k=v"\n$`
 	if !regexp.MustCompile(want).MatchString(b.String()) {
 		t.Errorf("%q does not match %s", b.String(), want)
 	}
@@ -82,7 +86,7 @@ func TestLogSettingsChangeWhileTheLogIsInUse(t *testing.T) {
 		b.Reset()
 		h.control.UpdateLog(engine.LogUpdate{Format: ptr("ISO8601")})
 		log.Info("m")
-		want := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \d+ I handler_test\.go:\d+\] "m" k=v\n$`)
+		want := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ I \d+ handler_test\.go:\d+\] "m k=v"\n$`)
 		if !want.MatchString(b.String()) {
 			t.Errorf("%q does not match %s", b.String(), want)
 		}
@@ -94,3 +98,39 @@ func defaults() Options {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+func TestAFullFileIsRenamedAndAnOlderOneIsRemoved(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "nereid.log")
+	if err := os.WriteFile(path, []byte("of an earlier start\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Settings: engine.LogSettings{File: path, Info: true}, FileMaxBytes: 1<<20 - 1}
+	log, _, closeLog, err := Open(o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeLog() })
+	line := strings.Repeat("x", 10_000)
+	for i := range 350 { // 3.5 MB
+		log.Info(line, "i", i)
+	}
+	var files []string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		// Old files are removed in the background.
+		if files, _ = filepath.Glob(filepath.Join(folder, "nereid*.log")); len(files) == 2 {
+			break
+		}
+	}
+	if len(files) != 2 {
+		t.Fatalf("files: %v, want the file and an older one", files)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > 1<<20 || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(text, []byte("i=349")) {
+		t.Errorf("the newest line is not in the file: %v", err)
+	}
+}

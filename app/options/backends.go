@@ -23,6 +23,9 @@ func (c *Config) backendConfig(v string) error {
 	if !ok || key == "" {
 		return fmt.Errorf("%q is not of the form [backend,]key=value", v)
 	}
+	settings := c.Backends.Libraries[name]
+	put(&settings, key, value)
+	put(&c.Backends.Libraries, name, settings)
 	switch {
 	case key == "default-max-batch-size":
 		return c.defaultMaxBatchSize(name, value)
@@ -36,16 +39,13 @@ func (c *Config) backendConfig(v string) error {
 		return c.setPython(key, value)
 	}
 	if !slices.Contains(runtime.Names(), name) && name != "onnxruntime" && name != "python" {
-		settings := c.Backends.Libraries[name]
-		put(&settings, key, value)
-		put(&c.Backends.Libraries, name, settings)
 		return nil
 	}
 	if !runtime.Known(name, key) {
 		c.WithoutEffect = append(c.WithoutEffect, "backend-config "+name+","+key)
 		return nil
 	}
-	settings := c.Backends.Frameworks[name]
+	settings = c.Backends.Frameworks[name]
 	put(&settings, key, value)
 	put(&c.Backends.Frameworks, name, settings)
 	return runtime.CheckSetting(name, key, value)
@@ -79,7 +79,7 @@ func (c *Config) globalBackendConfig(key, value string) error {
 	if gpu, ok := strings.CutPrefix(key, "model-load-gpu-limit-device-"); ok {
 		return c.gpuLimit()(gpu + ":" + value)
 	}
-	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+key)
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+key+" (beyond the libraries of backends, which get it)")
 	return nil
 }
 

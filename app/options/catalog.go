@@ -19,6 +19,7 @@ type Catalog struct {
 	Interval  time.Duration
 	Peer      string // the address at which other nodes get files; "": none
 	AllowCode bool
+	ModelMesh ModelMesh // another platform
 }
 
 const catalogOption = "catalog"

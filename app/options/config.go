@@ -15,6 +15,7 @@ import (
 	"nereid/app/certs"
 	"nereid/app/listen"
 	"nereid/app/logging"
+	"nereid/app/newversion"
 	"nereid/engine"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/backend/python"
@@ -74,6 +75,8 @@ type Config struct {
 	Log           logging.Options
 	Trace         trace.Options
 
+	NewVersion newversion.Source // where the text about a new version is
+
 	Access    Access
 	Catalog   Catalog
 	Listen    listen.Endpoints
@@ -124,7 +127,8 @@ type Backends struct {
 	CrashInputs string   // a folder for inputs that crash models; "": they are not saved
 	// Frameworks are the settings of the backends that use a framework's own library, by backend name.
 	Frameworks map[string]map[string]string
-	// Libraries are the settings of backends that come as libraries, by backend name.
+	// Libraries are all settings of --backend-config by the backend's name, "" for those of all backends. The libraries
+	// of backends get them.
 	Libraries map[string]map[string]string
 }
 
@@ -307,12 +311,12 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
 	fault(c.Listen.Kiosk.On && !c.Listen.HTTP.On,
 		"--kiosk: visitors try models over HTTP; leave out --allow-http=false")
-	errs = append(errs, c.checkTLS(), c.checkCloud(), c.checkCatalog(), c.Listen.CheckPorts(),
-		checkPolicies(c.Engine.HostPolicies))
+	errs = append(errs, c.checkTLS(), c.checkCloud(), c.checkCatalog(),
+		c.Catalog.ModelMesh.check(c.Catalog.URL != nil), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)
 }
 
-// checkTLS reports which certificate files are missing.
+// checkTLS reports which certificate files are missing. It notes those that have no effect.
 func (c *Config) checkTLS() error {
 	var errs []error
 	for _, e := range []struct {
@@ -328,6 +332,12 @@ func (c *Config) checkTLS() error {
 				errs = append(errs, fmt.Errorf("--%s-%s is missing: %s needs it", e.prefix, option, why))
 			}
 		}
+		idle := func(option, file, without string) {
+			if file != "" {
+				c.WithoutEffect = append(c.WithoutEffect, fmt.Sprintf("%s-%s (without --%s-%s)", e.prefix, option,
+					e.prefix, without))
+			}
+		}
 		why := "--" + e.prefix + "-use-ssl"
 		if !e.own {
 			why = "TLS of the metrics or the GUI"
@@ -337,9 +347,14 @@ func (c *Config) checkTLS() error {
 		if e.used {
 			need("server-cert", e.files.Cert, why)
 			need("server-key", e.files.Key, why)
+		} else {
+			idle("server-cert", e.files.Cert, "use-ssl")
+			idle("server-key", e.files.Key, "use-ssl")
 		}
 		if e.files.Mutual {
 			need("root-cert", e.files.Root, "--"+e.prefix+"-use-ssl-mutual")
+		} else {
+			idle("root-cert", e.files.Root, "use-ssl-mutual")
 		}
 	}
 	return errors.Join(errs...)

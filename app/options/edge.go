@@ -18,6 +18,7 @@ var edge = []setting{
 	{"backend-config", "onnxruntime,enable-global-threadpool=1", edgeFrom}, // threads for all models together
 	{"keep-requests", "10000", edgeFrom},
 	{"history-max-bytes", "64MiB", edgeFrom},
+	{"log-file-max-bytes", "16MiB", edgeFrom},
 }
 
 // preset returns the settings of --edge, unless they are given; none if --edge is not given. Of --backend-config, only

@@ -213,7 +213,7 @@ backend-config: onnxruntime,intra_op_thread_count=3
 		t.Fatal(err)
 	}
 	want := []string{"model-memory-budget=1GiB", "model-load-thread-count=1",
-		"backend-config=onnxruntime,enable-global-threadpool=1", "history-max-bytes=64MiB"}
+		"backend-config=onnxruntime,enable-global-threadpool=1", "history-max-bytes=64MiB", "log-file-max-bytes=16MiB"}
 	if got := c.Edge(); !slices.Equal(got, want) {
 		t.Errorf("--edge says that it set %v, want %v", got, want)
 	}

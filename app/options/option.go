@@ -47,13 +47,22 @@ func byName(table []group) names {
 	return t
 }
 
+// parts divides a word of a command line, --name or --name=value.
+func parts(word string) (name, value string, has, dashes bool) {
+	name, value, has = strings.Cut(word, "=")
+	name, dashes = strings.CutPrefix(name, "--")
+	return name, value, has, dashes
+}
+
+// takesNext reports whether the next word of a command line is the option's value. has: its own word has one.
+func (o option) takesNext(has bool) bool { return o.arg != "" && !has }
+
 // scan reads a command line, in which tritonserver's options may be abbreviated. help: the user asked for the usage
 // text. It returns all faults at once. It does not check values.
 func (t names) scan(args []string, asTriton bool) (line []setting, help bool, err error) {
 	var errs []error
 	for i := 0; i < len(args); i++ {
-		name, value, has := strings.Cut(args[i], "=")
-		name, dashes := strings.CutPrefix(name, "--")
+		name, value, has, dashes := parts(args[i])
 		o, known := t[name]
 		if !known && asTriton {
 			o, known = abbreviated(name, t)
@@ -71,7 +80,7 @@ func (t names) scan(args []string, asTriton bool) (line []setting, help bool, er
 		case o.arg == "" && has:
 			errs = append(errs, fmt.Errorf("--%s takes no value", name))
 			continue
-		case o.arg != "" && !has:
+		case o.takesNext(has):
 			if i++; i == len(args) {
 				errs = append(errs, fmt.Errorf("--%s needs a value (%s)", name, o.arg))
 				continue
@@ -84,6 +93,23 @@ func (t names) scan(args []string, asTriton bool) (line []setting, help bool, er
 		line = append(line, setting{name: name, value: value, from: commandLine})
 	}
 	return line, help, errors.Join(errs...)
+}
+
+// SplitFiles takes the words that are neither options nor their values out of a command line: the files to open.
+func SplitFiles(args []string) (line, files []string) {
+	known := byName(Default(false).table())
+	for i := 0; i < len(args); i++ {
+		if !strings.HasPrefix(args[i], "-") {
+			files = append(files, args[i])
+			continue
+		}
+		line = append(line, args[i])
+		if name, _, has, dashes := parts(args[i]); dashes && known[name].takesNext(has) && i+1 < len(args) {
+			i++
+			line = append(line, args[i])
+		}
+	}
+	return line, files
 }
 
 func (t names) has(name string) bool { _, ok := t[name]; return ok }

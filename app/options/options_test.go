@@ -182,7 +182,16 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--grpc-server-cert --grpc-server-key --grpc-root-cert",
 			args: []string{"--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"},
 			check: func(c *Config) bool {
-				return !c.Listen.GRPC.TLS && reflect.DeepEqual(c.TLS.GRPC, certs.Files{Cert: "c", Key: "k", Root: "r"})
+				return !c.Listen.GRPC.TLS &&
+					reflect.DeepEqual(c.TLS.GRPC, certs.Files{Cert: "c", Key: "k", Root: "r"}) &&
+					slices.Equal(c.WithoutEffect, []string{"grpc-server-cert (without --grpc-use-ssl)",
+						"grpc-server-key (without --grpc-use-ssl)", "grpc-root-cert (without --grpc-use-ssl-mutual)"})
+			}},
+		{name: "--http-root-cert without --http-use-ssl-mutual",
+			args: []string{"--metrics-use-ssl=true", "--http-server-cert=c", "--http-server-key=k",
+				"--http-root-cert=r"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.WithoutEffect, []string{"http-root-cert (without --http-use-ssl-mutual)"})
 			}},
 		{name: "--grpc-infer-response-compression-level",
 			args:    []string{"--grpc-infer-response-compression-level=high"},
@@ -346,11 +355,15 @@ func TestTritonserverOptions(t *testing.T) {
 				"--backend-config=model-load-gpu-limit-device-0=2"}},
 		{name: "D002 a setting that a backend has not, or one of another backend",
 			args: []string{"--backend-config=onnxruntime,nosuch=1", "--backend-config=tensorrt,plugins=/x.so",
-				"--backend-config=resnet,backend-directory=/b"},
+				"--backend-config=resnet,backend-directory=/b", "--backend-config=shade=grey",
+				"--backend-config=python,memory-limit-byte-size=1000000000"},
 			check: func(c *Config) bool {
 				return c.Backends.Directory == "" && c.Backends.Libraries["tensorrt"]["plugins"] == "/x.so" &&
 					c.Backends.Libraries["resnet"]["backend-directory"] == "/b" &&
-					slices.Equal(c.WithoutEffect, []string{"backend-config onnxruntime,nosuch"})
+					c.Backends.Libraries[""]["shade"] == "grey" &&
+					c.Backends.Libraries["python"]["memory-limit-byte-size"] == "1000000000" &&
+					slices.Equal(c.WithoutEffect, []string{"backend-config onnxruntime,nosuch",
+						"backend-config shade (beyond the libraries of backends, which get it)"})
 			}},
 		{name: "--backend-config of onnxruntime",
 			args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1",
@@ -648,5 +661,14 @@ func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
 			!strings.Contains(err.Error(), "leave one of the two out") {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+func TestSplitFiles(t *testing.T) {
+	line, files := SplitFiles([]string{"a.onnx", "--http-port", "9", "--id=x", "--allow-ui", "false", "b c.zip", "-h",
+		"--help", "d", "--nosuch", "e", "--http-port"})
+	wantLine := []string{"--http-port", "9", "--id=x", "--allow-ui", "false", "-h", "--help", "--nosuch", "--http-port"}
+	if want := []string{"a.onnx", "b c.zip", "d", "e"}; !slices.Equal(line, wantLine) || !slices.Equal(files, want) {
+		t.Errorf("SplitFiles = %q and %q, want %q and %q", line, files, wantLine, want)
 	}
 }

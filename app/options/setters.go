@@ -9,6 +9,7 @@ import (
 
 	"nereid/app/certs"
 	"nereid/app/listen"
+	"nereid/app/newversion"
 	"nereid/engine/lifecycle"
 )
 
@@ -83,6 +84,11 @@ func (b *Backends) setCrashInputs(v string) error {
 	}
 	b.CrashInputs = v
 	return nil
+}
+
+func (c *Config) newVersionFrom(v string) (err error) {
+	c.NewVersion, err = newversion.ParseSource(v)
+	return err
 }
 
 // commaList reads names with commas between them, and adds them.

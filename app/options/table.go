@@ -15,6 +15,7 @@ func (c *Config) table() []group {
 		{"Metrics", c.metricsOptions()}, {"Tracing", c.traceOptions()}, {"Backends", c.backendOptions()},
 		{"Memory and placement", c.memoryOptions()}, {"Deprecated", c.deprecatedOptions()}, {"TLS", c.tlsOptions()},
 		{"Nereid", c.ownOptions()}, {"Public page", c.kioskOptions()}, {"Catalog", c.catalogOptions()},
+		{"ModelMesh", c.Catalog.ModelMesh.options()},
 		{"Service", c.serviceOptions()},
 	}
 }
@@ -98,6 +99,9 @@ func (c *Config) logOptions() []option {
 		opt("log-format", "default|ISO8601",
 			"The form of the time. Default: default.", choice(&l.Format, "default", "ISO8601")),
 		opt("log-file", "path", "Appends the log to a file. Default: standard error.", text(&l.File)),
+		opt("log-file-max-bytes", "bytes",
+			"How large the file of --log-file may be, such as 16MiB. A full one is renamed, with the time in its "+
+				"name, and an older one is removed. 0: any size. Default: 0.", size(&c.Log.FileMaxBytes)),
 	}
 }
 
@@ -231,7 +235,7 @@ func (c *Config) backendOptions() []option {
 				"auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, "+
 				"intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache, "+
 				"memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, "+
-				"abandoned-timeout-seconds; "+
+				"abandoned-timeout-seconds, unload-timeout-seconds; "+
 				"tensorflow,library, op-library-directory, allow-soft-placement, gpu-memory-fraction; "+
 				"openvino,library. May be given several times.", c.backendConfig),
 		opt("model-env", "name[,name...]",
@@ -408,5 +412,9 @@ func (c *Config) serviceOptions() []option {
 		opt(WatchdogModel, "name",
 			"The first golden request of this model must be answered before the server reports to the watchdog of the "+
 				"service manager that it is alive. Default: none.", text(&c.Engine.Probed)),
+		opt("new-version-from", "path|url",
+			"A text that is read at the start and once a day: the newest version, and on a second line a URL for "+
+				"people. The log and the GUI tell of a version above the server's own. A relative path begins at the "+
+				"program's folder. Default: none, nothing is read.", c.newVersionFrom),
 	}
 }

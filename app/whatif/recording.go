@@ -46,14 +46,14 @@ type run struct {
 	complete   infer.Stamp // its last request was queued
 }
 
-// Read reads the records of a model version that was loaded at a moment and has this number of instances. Requests that
-// were not executed, or failed, are left out.
-func Read(log *requests.Log, model string, version int64, loaded time.Time, instances int) *Recording {
+// Read reads the records of a model version that has had this number of instances since a moment. Requests that were
+// not executed, or failed, are left out.
+func Read(log *requests.Log, model string, version int64, since time.Time, instances int) *Recording {
 	rec := &Recording{took: map[int][]execution{}}
 	var all []requests.Record
 	log.Since(log.Oldest(), func(_ int64, r *requests.Record) {
 		ran := r.Outcome == requests.OK && r.Ran.Rows > 0 && r.Queued != 0 && r.Finished > r.Taken
-		if ran && r.Model == model && r.Version == version && r.Queued.Time().After(loaded) {
+		if ran && r.Model == model && r.Version == version && r.Queued.Time().After(since) {
 			all = append(all, *r)
 		}
 	})

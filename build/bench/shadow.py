@@ -23,7 +23,7 @@ from harness import BINARY, ROOT, Server  # noqa: E402
 
 
 def page(server, method, path, body=None):
-    answer = server.request(method, "/api/models/mlp" + path, json.dumps(body), {"X-Nereid": "1"}, server.ui.removeprefix("http://"))
+    answer = server.request(method, "/api/models/mlp" + path, json.dumps(body), {"X-Nereid": "1"}, server.ui_address)
     assert answer.status < 300, answer
     return answer.json
 

@@ -1,7 +1,7 @@
 """The package for arm64 in an arm64 Debian, and the image for arm64, emulated by qemu: models-sample, ONNX and Python.
 
-make test-arm64 runs this on another machine. ROOT_TAR names the Debian, PACKAGES the folder of the package, IMAGE the
-layout. The emulator is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is.
+make test-arm64 runs this on another machine. ROOT_TAR names the Debian, WINDOW_TAR one with the libraries of the window,
+PACKAGES the folder of the packages, IMAGE the layout. The emulator is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is.
 No container engine starts the image: its root is entered by chroot."""
 
 import base64
@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 
-from harness import ROOT, Server, copy_tree, unpacked_image
+from harness import ROOT, Server, copy_tree, unpacked_image, until, virtual_screen
 
 LIMIT = 300  # seconds, for an emulated server on a loaded machine
 SLOW = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is too short for an emulated Python
@@ -31,18 +32,24 @@ CASES = ["test_infer_http.py", "test_infer_grpc.py", "test_metrics.py",
          "test_response_senders.py", "test_bls_streams.py"]
 # There is no /sys: ONNX Runtime looks there for the processor, and the emulator shows that of the host; it would crash.
 ENTER = """set -e
+mkdir -p -m 1777 /tmp/.X11-unix
 mount -t binfmt_misc none "$1/binfmt" && cat /usr/lib/binfmt.d/qemu-aarch64.conf >"$1/binfmt/register"
-for folder in /proc /dev "$1/work"; do mkdir -p "$1/root$folder"; mount --rbind "$folder" "$1/root$folder"; done
+for folder in /proc /dev "$1/work" /tmp/.X11-unix; do mkdir -p "$1/root$folder"; mount --rbind "$folder" "$1/root$folder"; done
 root="$1/root"; shift; exec chroot "$root" "$@"
 """
 
 
+def unpack(base, archive, name):
+    """Puts a Debian with a package into base/root."""
+    subprocess.run(["tar", "-xf", os.environ[archive], "-C", base / "root", "--no-same-owner", "--exclude=./dev/*"],
+                   check=True)
+    (deb,) = glob.glob(os.environ["PACKAGES"] + f"/{name}_*_arm64.deb")
+    subprocess.run(["dpkg-deb", "-x", deb, base / "root"], check=True)
+
+
 def package(base):
     """Puts the Debian with the package into base/root and returns the program and its variables."""
-    subprocess.run(["tar", "-xf", os.environ["ROOT_TAR"], "-C", base / "root", "--no-same-owner", "--exclude=./dev/*"],
-                   check=True)
-    (deb,) = glob.glob(os.environ["PACKAGES"] + "/nereid_*_arm64.deb")
-    subprocess.run(["dpkg-deb", "-x", deb, base / "root"], check=True)
+    unpack(base, "ROOT_TAR", "nereid")
     return ["/usr/bin/nereid", "serve"], ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 
 
@@ -54,17 +61,25 @@ def image(base):
     return config["Cmd"][:1], config["Env"]
 
 
+def folders(factory):
+    base = factory.mktemp("arm64")
+    for name in ("root", "work", "binfmt"):
+        (base / name).mkdir()
+    return base
+
+
+def entering(base):
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "enter", str(base)]
+
+
 @pytest.fixture(scope="module", params=[package, image], ids=["package", "image"])
 def enter(request, tmp_path_factory):
     """The folder that both sides see under the same name, how a command starts that runs in the Debian, and the
     program."""
-    base = tmp_path_factory.mktemp("arm64")
-    for name in ("root", "work", "binfmt"):
-        (base / name).mkdir()
+    base = folders(tmp_path_factory)
     program, env = request.param(base)
     copy_tree(ROOT / "models-sample", base / "work/models")
-    user = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", ENTER, "enter", str(base)]
-    return base / "work", ["env", "-i", *env, *user], program
+    return base / "work", ["env", "-i", *env, *entering(base)], program
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +122,58 @@ def test_all_samples_answer(server, protocol):
         assert client.infer("digits_py", [python]).as_numpy("label").ravel()[0].decode() == label
         seen += 1
     assert seen >= 4
+
+
+def test_a_killed_server_starts_again_with_its_history_and_ends_in_order(enter):
+    work, command, program = enter
+    copy_tree(ROOT / "models-sample/add_sub", work / "killed/models/add_sub")
+
+    def answer(server):
+        inputs = [httpclient.InferInput(name, [1, 16], "FP32") for name in ("INPUT0", "INPUT1")]
+        for value in inputs:
+            value.set_data_from_numpy(np.full((1, 16), 2, np.float32))
+        return httpclient.InferenceServerClient(server.http).infer("add_sub", inputs).as_numpy("OUTPUT0")[0, 0]
+
+    with Server(work / "killed/models", work / "killed", SLOW, command=[*command, *program], limit=LIMIT) as server:
+        assert answer(server) == 4
+        server.kill()
+        server.start()
+        assert answer(server) == 4
+        events = server.request("GET", "/api/history/events?kind=load", address=server.ui_address).json
+        assert len(events["events"]) == 2, events
+        server.process.terminate()
+        assert server.process.wait(LIMIT) == 0
+
+
+def test_the_manual_is_there(enter):
+    work, _, program = enter
+    if program[-1] != "serve":
+        pytest.skip("an image has no manual")
+    page = subprocess.run(["man", "-l", f"{work.parent}/root/usr/share/man/man1/nereid-serve.1.gz"], check=True, text=True,
+                          capture_output=True, env={**os.environ, "MANPAGER": "cat"}).stdout
+    assert "--model-repository" in page
+
+
+def test_the_window_opens_a_file(tmp_path_factory):
+    base = folders(tmp_path_factory)
+    unpack(base, "WINDOW_TAR", "nereid-desktop")
+    shutil.copyfile(ROOT / "models-sample/add_sub/1/model.onnx", base / "work/my model.onnx")
+    with virtual_screen() as display:
+        env = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={base}/work", f"DISPLAY={display}",
+               "JSC_useJIT=0", "WEBKIT_DISABLE_COMPOSITING_MODE=1"]  # the emulator is slow with both
+        with open(base / "window.log", "wb") as log:
+            window = subprocess.Popen(["env", "-i", *env, *entering(base), "/usr/bin/nereid-desktop", "--http-port=0",
+                                       "--grpc-port=0", "--metrics-port=0", "--ui-port=0", f"{base}/work/my model.onnx"],
+                                      stdout=log, stderr=log)
+        try:
+            until(lambda: subprocess.run(["xdotool", "search", "--onlyvisible", "--name", "Nereid"],
+                                         env={**os.environ, "DISPLAY": display}, stdout=subprocess.DEVNULL
+                                         ).returncode == 0, LIMIT, "no window")
+            # The page in the window asks for the file.
+            until(lambda: list((base / "work/.local/share").glob("**/imports/*/in/my model.onnx")), LIMIT, "no import")
+        finally:
+            window.terminate()
+            window.wait(LIMIT)
 
 
 @pytest.mark.timeout(3600)  # ten minutes and less, but on a busy machine

@@ -1,6 +1,7 @@
 """Starts servers on free ports for the tests, and sends raw requests to them."""
 
 import atexit
+import contextlib
 import dataclasses
 import gzip
 import http.client
@@ -118,13 +119,19 @@ class Server:
         self.grpc = self._address("Started GRPCInferenceService at ")
         self.metrics = self._address("Started Metrics Service at ")
         if not REFERENCE:
-            self.ui = "http://" + self._address("Started GUI at http://")
+            scheme = "https://" if "--ui-use-ssl=true" in self.options else "http://"
+            self.ui = scheme + self._address("Started GUI at " + scheme)
             self.kiosk = "http://" + self._address("Started public page at http://") if "--kiosk" in self.options else ""
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status in (200, 401), 60, "no metrics",
               self.log)  # 401: the server needs a token
         if self.wait:
             until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120 + self.limit,
                   f"server not {self.wait}", self.log)
+
+    @property
+    def ui_address(self):
+        """The host and port of the GUI."""
+        return self.ui.partition("://")[2]
 
     def _address(self, text):
         """Waits for the log line of this process that has the address."""
@@ -208,6 +215,26 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def virtual_screen():
+    """Starts an X server without a screen. Yields its value for DISPLAY."""
+    read, write = os.pipe()
+    xvfb = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24", "-nolisten", "tcp", "-noreset"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write)
+    try:
+        with os.fdopen(read) as f:
+            number = f.readline().strip()
+        assert number, "Xvfb did not start"
+        yield ":" + number
+    finally:
+        xvfb.terminate()
+        xvfb.wait()
 
 
 def until(condition, seconds, what, detail=None):

@@ -268,7 +268,7 @@ NEW_TOKEN = post({"name": "x", "scopes": ["admin"]})
 
 def own(s, path):
     """What the server's own user gets from the GUI's interface."""
-    return s.request("GET", path, address=s.ui.removeprefix("http://"))
+    return s.request("GET", path, address=s.ui_address)
 
 
 @root
@@ -294,7 +294,7 @@ def test_H15_other_users_cannot_use_the_GUI(folder, environment, monkeypatch):
 def test_H15_a_connection_that_its_client_closes_at_once_has_no_rights(folder):
     """The kernel reports root as the user of such a connection."""
     with Server(folder / "models", folder / "work", wait=None) as s:
-        host, port = s.ui.removeprefix("http://").split(":")
+        host, port = s.ui_address.split(":")
         body = '{"name":"x","scopes":["admin"]}'
         send = f"""for i in $(seq 100); do exec 3<>/dev/tcp/{host}/{port}
             printf 'POST /api/access/tokens HTTP/1.1\\r\\nHost: {host}\\r\\nX-Nereid: 1\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}' >&3

@@ -1,9 +1,11 @@
-"""After a storm over both protocols, the client's count agrees with metrics, statistics, the page's API and the database."""
+"""After a storm over both protocols, the client's count agrees for each cause with metrics, statistics, the database, the
+page in a browser, and the page's API."""
 
 import collections
 import concurrent.futures
 import http.client
 import json
+import os
 import random
 import re
 import shutil
@@ -44,6 +46,9 @@ class TritonPythonModel:
                 for r in requests]
 """
 MIB = 1 << 20
+# The packages of the browser tests, and the browser that they use.
+BROWSER = (ROOT / "frontend/node_modules/playwright-core").exists() and (
+    os.environ.get("NEREID_CHROMIUM") or shutil.which("chromium"))
 OPTIONS = [f"--request-memory-limit={4 * MIB}", f"--http-max-input-size={16 * MIB}",
            f"--grpc-max-decompressed-size={MIB}"]
 
@@ -72,6 +77,7 @@ class Client:
     def __init__(self, server, infer_token):
         self.server, self.infer_token = server, infer_token
         self.refused, self.models = collections.Counter(), collections.Counter()
+        self.outcomes = collections.Counter()  # by protocol, outcome and cause of a refusal
         self.grpc = grpcclient.InferenceServerClient(server.grpc)
         self.admin = {"authorization": server.token}
 
@@ -98,6 +104,8 @@ class Client:
             self.refused[protocol, cause] += 1
         if model:
             self.models[model] += 1
+        ends = {"success": "ok", "BACKEND": "failed", "CANCELED": "cancelled"}
+        self.outcomes[(protocol, "refused", cause) if cause else (protocol, ends[model[1]], "")] += 1
 
     def too_long(self):
         """Announces a body over the limit of HTTP, and sends none of it."""
@@ -210,10 +218,15 @@ class Client:
         for call in calls[:2]:
             call.cancel()
         self.left(4)
-        self.models["gate", "CANCELED"] += 4
+        self.call("DEADLINE_EXCEEDED", None, lambda: self.grpc.infer(
+            "gate", tensor(9), client_timeout=2, headers=self.admin), ("gate", "CANCELED"))
+        self.left(5)
+        for protocol in "http", "http", "grpc", "grpc":
+            self.count(protocol, None, ("gate", "CANCELED"))
         (work / "open").touch()
         until(lambda: sum(a is not None for a in answers) == 3, 60, "not all are answered")
-        self.models["gate", "success"] += 3
+        for _ in range(3):
+            self.count("grpc", None, ("gate", "success"))
 
 
 def text_of(server):
@@ -236,9 +249,23 @@ def refusals(server):
 
 
 def page(server, path):
-    answer = server.request("GET", path, headers={"X-Nereid": "1"}, address=server.ui.removeprefix("http://"))
+    answer = server.request("GET", path, headers={"X-Nereid": "1"}, address=server.ui_address)
     assert answer.status == 200, answer
     return answer.json
+
+
+def listed(server):
+    """The requests in the page's list, by protocol, outcome and cause."""
+    found = page(server, "/api/requests?limit=500")
+    assert not found["more"] and not found["missed"] and not found["dropped"], found
+    return collections.Counter((r["protocol"], r["outcome"], r["cause"]) for r in found["requests"])
+
+
+def kept(database):
+    """The requests in the database that did not succeed, by protocol, outcome and cause."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as db:
+        rows = db.execute("SELECT protocol, outcome, cause FROM request WHERE outcome <> 'ok'").fetchall()
+    return collections.Counter(rows)
 
 
 def totals(models, model):
@@ -270,6 +297,25 @@ def stored(database):
     return out
 
 
+WORDS = {"invalid": "invalid", "unauthenticated": "no valid token", "forbidden": "not allowed",
+         "not_found": "not found", "unsupported": "not supported", "timeout": "too slow", "too_large": "too large",
+         "unavailable": "unavailable"}
+PROTOCOLS = {"http": "HTTP", "grpc": "gRPC"}
+
+
+def in_words(counts):
+    """Counts by protocol and cause, or by protocol, outcome and cause, as the pages name them."""
+    return {f"{PROTOCOLS[protocol]}: {WORDS.get(rest[-1]) or rest[0]}": n for (protocol, *rest), n in counts.items()}
+
+
+def in_a_browser(server):
+    """What the pages show in a browser: the legend of the refused requests, and the rows of the list of requests."""
+    done = subprocess.run(["node", "e2e/counts.mjs", server.ui], cwd=ROOT / "frontend", capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def token(data, name, scope):
     return subprocess.run([BINARY, "token", "create", f"--data-dir={data}", f"--name={name}", f"--scope={scope}"],
                           check=True, capture_output=True, text=True, timeout=60).stdout.strip()
@@ -291,7 +337,7 @@ def test_all_counts_agree_after_a_storm(tmp_path):
     data.mkdir()
     admin, infer = token(data, "all", "admin"), token(data, "some", "infer")
     with Server(repo, tmp_path, *OPTIONS, token=admin) as s:
-        before = refusals(s)  # the harness may have asked before the server was ready
+        before, asked = refusals(s), listed(s)  # the harness may have asked before the server was ready
         client = Client(s, infer)
         storm(client, tmp_path)
         after = refusals(s)
@@ -299,6 +345,9 @@ def test_all_counts_agree_after_a_storm(tmp_path):
         shown = page(s, "/api/refused")
         assert {(c["protocol"], c["cause"]): c["total"] for c in shown["causes"]} == after
         assert collections.Counter((c["protocol"], c["cause"]) for c in shown["last"]) == after
+        until(lambda: listed(s) - asked == client.outcomes, 60, "the list of requests",
+              lambda: f"{listed(s) - asked}\nwant {client.outcomes}")
+        requests = listed(s)
         want = client.models
         until(lambda: +metrics(s) == want, 60, "metrics", lambda: f"{metrics(s)}\nwant {want}")
         for name in "moody", "gate":
@@ -308,6 +357,9 @@ def test_all_counts_agree_after_a_storm(tmp_path):
             assert (counts["success"]["count"], counts["fail"]["count"]) == (n - failed, failed)
             until(lambda: charted(s, name) == totals(want, name), 60, f"the history of {name}",
                   lambda: f"{charted(s, name)}, want {totals(want, name)}")
+        if BROWSER:
+            assert in_a_browser(s) == {"refused": in_words(after), "requests": in_words(requests)}
         assert s.stop() == 0
     (database,) = data.glob("*.db")
     assert stored(database) == want
+    assert kept(database) == {key: n for key, n in requests.items() if key[1] != "ok"}

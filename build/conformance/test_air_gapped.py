@@ -39,7 +39,7 @@ def inside(work):
         # a process with Python
         assert len(s.post("/v2/models/digits_py/infer", image).json["outputs"][0]["data"]) == 10
         assert s.request("GET", "/metrics", address=s.metrics).status == 200
-        ui = s.ui.removeprefix("http://")
+        ui = s.ui_address
         page = s.request("GET", "/", address=ui)
         assets = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
         assert page.status == 200 and len(assets) >= 2

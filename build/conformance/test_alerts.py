@@ -89,7 +89,7 @@ def test_a_version_that_fails_more_raises_one_alert_everywhere(tmp_path, receive
     with Server(tmp_path / "models", tmp_path / "work", "--model-control-mode=explicit", "--load-model=guarded") as s:
         def api(method, path, body=None):
             r = s.request(method, path, None if body is None else json.dumps(body).encode(), {"X-Nereid": "1"},
-                          s.ui.removeprefix("http://"))
+                          s.ui_address)
             assert r.status == 200, r.body
             return r.json
 
@@ -154,8 +154,8 @@ class TritonPythonModel:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
-    """A version that takes 1.5 times as long raises an alert. Twenty reloads of the same model before it (one in
-    `make test`) do not."""
+    """A version that takes 1.25 times as long raises an alert. Twenty reloads of the same model before it do not. In
+    `make test` only the last of them serves for long enough to be compared."""
     repo = tmp_path / "models"
 
     def publish(version, seconds):
@@ -166,10 +166,10 @@ def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
         shutil.copy(tmp_path / "aside" / "guarded" / "config.pbtxt", repo / "guarded")
         shutil.move(folder, repo / "guarded" / str(version))
 
-    publish(1, 0.01)
+    publish(1, 0.04)
     with Server(repo, tmp_path / "work", "--model-control-mode=explicit", "--load-model=guarded") as s:
         def alerts():
-            return json.loads(s.request("GET", "/api/alerts", address=s.ui.removeprefix("http://")).body)
+            return json.loads(s.request("GET", "/api/alerts", address=s.ui_address).body)
 
         def serve(seconds, stop=lambda: False):
             end = time.monotonic() + seconds
@@ -182,20 +182,26 @@ def test_a_slower_version_raises_one_alert_and_reloads_none(tmp_path):
             assert s.post("/v2/repository/models/guarded/load").status == 200
 
         serve(40)  # a comparison takes 30 seconds of each side
-        for _ in range(20 if FULL else 1):
+        for n in range(20):
             reload()
-            serve(36)
-        loads = json.loads(s.request("GET", "/api/models/guarded/loads", address=s.ui.removeprefix("http://")).body)
-        assert len(loads["loads"]) == (20 if FULL else 2), loads  # the last 20
+            serve(36 if FULL or n == 19 else 0.3)
+        loads = json.loads(s.request("GET", "/api/models/guarded/loads", address=s.ui_address).body)
+        assert len(loads["loads"]) == 20, loads  # the last 20
         assert len({load["config"] for load in loads["loads"]}) == 1, loads
         files = {load["files"] for load in loads["loads"]}
         assert len(files) == len(loads["loads"]) and "" not in files, loads  # model.py is another one in each
         got = alerts()
         assert got["open"] == got["past"] == [], got
-        publish(2, 0.015)
+        publish(2, 0.051)  # the rest of a request takes less than a millisecond, or a few on a busy machine
         reload()
         serve(120, lambda: alerts()["open"])
         (alert,) = alerts()["open"]
         compared = alert["compared"]
         assert (alert["kind"], alert["version"], compared["before"]) == ("version", "2", "1")
         assert compared["slower"] and not compared["failsMore"], compared
+
+        def busy():
+            reply = s.request("GET", "/api/models/guarded/loads", address=s.ui_address)
+            return next(load["cpu"] for load in reply.json["loads"] if load["version"] == "1")
+
+        assert 0 < until(busy) <= 1  # of the newest load of version 1; known when a minute has ended

@@ -173,7 +173,7 @@ def attackers(s):
             held.pop(0).close()
 
     def half_requests():
-        ui = s.ui.removeprefix("http://")
+        ui = s.ui_address
         for address, data in (
             (s.http, head(infer, 1000)), (s.http, b"POST /v2/mod"), (s.http, b""),
             (s.metrics, head("/metrics", 10)), (s.metrics, b""),
@@ -185,7 +185,7 @@ def attackers(s):
                 hold(address, data)
 
     def readers_that_never_read():
-        ui = s.ui.removeprefix("http://")
+        ui = s.ui_address
         path = f"/api/history?from=0&to={int(time.time() * 1000)}"
         hold(ui, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Nereid: 1\r\n\r\n".encode() * 20)
         hold(s.metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
@@ -217,7 +217,7 @@ def fight(s):
         work.every(0.05, "http", infer_by(triton_http, s.http))
         work.every(0.05, "grpc", infer_by(triton_grpc, s.grpc))
         work.every(0.5, "metrics", fetch(s, "/metrics", s.metrics))
-        work.every(0.5, "page", fetch(s, "/api/server", s.ui.removeprefix("http://")))
+        work.every(0.5, "page", fetch(s, "/api/server", s.ui_address))
         until(lambda: all(work.counts.values()), 60, "not every client has an answer before the attacks")
         for attack in attacks:
             pause = 2 if attack.__name__ == "readers_that_never_read" else 0.2

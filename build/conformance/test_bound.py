@@ -22,7 +22,7 @@ import json, os, sys, threading
 import numpy as np
 from nereid.decorators import (ConstantPadder, batch, fill_optionals, first_value, group_by_keys, group_by_values,
                                pad_batch, sample, triton_context)
-from nereid.triton import DynamicBatcher, ModelConfig, Tensor, Triton, TritonConfig
+from nereid.triton import DynamicBatcher, ModelConfig, Request, Tensor, Triton, TritonConfig
 
 F = np.float32
 calls = []
@@ -80,6 +80,17 @@ class Padded:
         assert triton_context.model_configs[self.infer] is triton_context.model_config
         return {"y": np.full_like(x, len(x)), "name": np.full(x.shape, triton_context.model_config.model_name, object)}
 
+@group_by_keys
+@batch
+def by_keys(**inputs):
+    seen.append("".join(sorted(inputs)))
+    return {"sum": sum(inputs.values()), "rows": np.full((len(inputs["a"]), 1), len(inputs["a"]))}
+
+seen = []  # as in Triton, a batch of the server has requests with the same inputs: only a direct call mixes them
+mixed = by_keys([Request({name: np.full((1 + n % 2, 1), n) for name in names}, {}, None)
+                 for n, names in enumerate(["ab", "a", "ba", "ac", "a"])])
+mixed = [seen, [[answer["sum"].tolist(), answer["rows"][0, 0].item()] for answer in mixed]]
+
 barrier = threading.Barrier(2, timeout=30)
 
 def both(requests):
@@ -122,7 +133,7 @@ with triton:
     alive = triton.is_alive()
     folder = triton._folder
 again = triton.stop()
-print(json.dumps({"calls": calls, "bad": bad, "alive": alive, "again": again, "left": os.path.exists(folder),
+print(json.dumps({"mixed": mixed, "calls": calls, "bad": bad, "alive": alive, "again": again, "left": os.path.exists(folder),
                   "connected": triton.is_connected()}))
 """
 
@@ -209,6 +220,13 @@ def test_bound_decorators_change_how_a_function_is_called(asked):
     assert said["about"] == {"upper": "[b'AB', b'C']", "size": "[2]"}
     assert said["grouped"] == {"y": [[5, 5], [6, -1], [7, 7]]} and end["calls"] == [1, 2]
     assert said["padded"] == {"y": "[[4.0], [4.0], [4.0]]", "name": str([[b"padded"]] * 3)}
+
+
+def test_bound_group_by_keys_calls_the_function_for_each_set_of_inputs(asked):
+    """The answers are in the order of the requests. Those with equal inputs share their rows."""
+    calls, answers = asked[1]["mixed"]
+    assert calls == ["ab", "a", "ac"]
+    assert answers == [[[[0]], 2], [[[1], [1]], 3], [[[4]], 2], [[[6], [6]], 2], [[[4]], 3]]
 
 
 def test_bound_generators_are_decoupled_models(asked):

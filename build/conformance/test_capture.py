@@ -51,7 +51,7 @@ def failing(tmp_path):
 
 def page(server, method, path, body=None, want=200):
     answer = server.request(method, "/api" + path, json.dumps(body) if body is not None else None, {"X-Nereid": "1"},
-                            address=server.ui.removeprefix("http://"))
+                            address=server.ui_address)
     assert answer.status == want, answer
     return json.loads(answer.body)
 

@@ -65,7 +65,7 @@ class Client:
 def requests(server, clock, since):
     """How many requests the history of the page has since then."""
     path = f"/api/history?model=add_sub&from={int(since * 1000)}&to={int((clock.now() + 5) * 1000)}&step=1000"
-    got = server.request("GET", path, address=server.ui.removeprefix("http://"))
+    got = server.request("GET", path, address=server.ui_address)
     assert got.status == 200, got
     return sum(sum(s["requests"]) for s in got.json["series"])
 
@@ -73,7 +73,7 @@ def requests(server, clock, since):
 def listed(server, **filters):
     """When the requests of the page's list were received, in seconds since 1970, the newest first."""
     query = "&".join(f"{name}={int(value)}" for name, value in filters.items())
-    got = server.request("GET", "/api/requests?" + query, address=server.ui.removeprefix("http://"))
+    got = server.request("GET", "/api/requests?" + query, address=server.ui_address)
     assert got.status == 200, got
     return [r["tMs"] / 1000 for r in got.json["requests"]]
 

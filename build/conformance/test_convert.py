@@ -184,7 +184,7 @@ def test_calibration_from_captured_requests(tmp_path):
     assert "no whole request of the model digits is captured" in convert(tmp_path, file, *order, status=1)
     with Server(tmp_path / "repository", tmp_path, wait="ready") as s:
         def capture(method, body=None):
-            return s.request(method, "/api/models/digits/capture", body, {"X-Nereid": "1"}, s.ui.removeprefix("http://")).json
+            return s.request(method, "/api/models/digits/capture", body, {"X-Nereid": "1"}, s.ui_address).json
         capture("PUT", json.dumps({"on": True}))
         for at in range(0, 64, 16):
             infer(s, "digits", pictures(64, seed=5)[at:at + 16])
@@ -222,3 +222,29 @@ def test_onnx_models_that_cannot_be_changed_say_why(tmp_path, monkeypatch, model
     assert os.listdir(tmp_path / "models") == []
     (tmp_path / "no.onnx").write_bytes(b"no model")
     assert "cannot be read as ONNX" in convert(tmp_path, tmp_path / "no.onnx", "--fp16", status=1)
+
+
+def test_F042_a_model_is_converted_measured_and_configured_by_one_command(trained, tmp_path):
+    """The best variant is in the repository with its configuration, and is served. The figures of all stand beside it."""
+    out = json.loads(convert(tmp_path, trained / "mlp.joblib", "--trust", "--json", "--optimize"))
+    variants = {v["name"]: v for v in out["variants"]}
+    assert list(variants)[:3] == ["converted", "fp16", "int8"] and out["outputs"][0]["rows"] == out["rows"] > 0, out
+    taken = [v for v in out["variants"] if v["taken"]]
+    assert len(taken) == 1 and taken[0]["failed"] == "" and taken[0]["rate"] > 0, variants
+    best = max((v for v in out["variants"] if not v["failed"]), key=lambda v: v["rate"])
+    assert taken[0] is best or best["rate"] < 1.1 * taken[0]["rate"], variants
+    folder = tmp_path / "models/mlp"
+    assert sorted(os.listdir(folder)) == ["1", "config.pbtxt", "golden", "labels.txt", "report.json", "variants.json"]
+    assert [v["name"] for v in json.loads((folder / "variants.json").read_text())] == list(variants)
+    with Server(tmp_path / "models", tmp_path, wait="ready") as s:
+        rows = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [2, 4], "data": [5, 3, 1, 0, 6, 3, 5, 2]}]}
+        answer = s.post("/v2/models/mlp/infer", rows).json["outputs"]
+        assert len({o["name"]: o["data"] for o in answer}["label"]) == 2, answer
+
+
+def test_F042_a_budget_that_nothing_keeps_leaves_the_repository_empty(tmp_path):
+    """The conversion's own variants whose answers differ are named with their reason."""
+    said = convert(tmp_path, SAMPLES / "mlp/1/model.onnx", "--optimize", "--latency-budget=0.001", status=1)
+    assert "no variant can be taken" in said and "keeps a p99 of 0.001 ms" in said, said
+    assert "int8: 1 of 32 labels of the output output differ" in said, said
+    assert os.listdir(tmp_path / "models") == []

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,10 @@ NET = ["--trust", "--class=nets.py:Net", "--arguments={\"hidden\": 5}", IMAGE]
 # What is converted, and the options.
 MODELS = {
     "pytorch": [
-        ("script.pt", [IMAGE]), ("trace.pt", ["--shape=tokens:INT64:-1,6", "--shape=scale:-1,4"]), ("weights.pth", NET),
-        ("checkpoint.pt", NET), ("program.pt2", ["--trust"]), ("fixed.pt2", ["--trust"]),
+        ("script.pt", [IMAGE]), ("copy.torchscript", [IMAGE]),
+        ("trace.pt", ["--shape=tokens:INT64:-1,6", "--shape=scale:-1,4"]), ("weights.pth", NET), ("weights.safetensors", NET),
+        ("checkpoint.pt", NET), ("program.pt2", ["--trust"]), ("fixed.pt2", ["--trust"]), ("whole.pt", ["--trust", IMAGE]),
+        ("mlflow_code/data/model.pth", ["--trust", IMAGE]), ("mlflow_value/data/model.pth", ["--trust", IMAGE]),
         ("torchvision:squeezenet1_1", ["--shape=-1,3,64,64"]),
         ("timm:mobilenetv3_small_050", ["--arguments={\"num_classes\": 7}", "--shape=-1,3,64,64"]),
         ("program.pt2", ["--trust", "--external-data", "--name=outside"])],
@@ -39,7 +42,9 @@ MODELS = {
 REFUSED = {
     "pytorch": [
         ("program.pt2", [], "say --trust"), ("timm:nets.py:Net", [], "no library has"), ("script.pt", [], "Say --shape"),
-        ("whole.pt", [], "an object of the class nets.Net"),
+        ("whole.pt", [], "it is a pickle with nets.Net: to read it runs"), ("whole.pt", ["--trust"], "Say --shape"),
+        ("mlflow_value/data/model.pth", [], "say --trust"),
+        ("mlflow_gone/data/model.pth", ["--trust", IMAGE], "the class of its model is not here: No module named 'nets'"),
         ("weights.pth", [], "weights by name, not a model. Say --class"), ("weights.pth", NET[1:], "say --trust"),
         ("weights.pth", ["--class=torchvision:resnet18"], "are not those of this class"),
         ("weights.pth", ["--trust", "--class=nets.py:Gone", IMAGE], "makes no Gone"),
@@ -82,7 +87,7 @@ def test_models_answer_as_before(made, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     faults, names = {}, set()
     for file, options in MODELS[kind]:
-        name = "m_" + file.replace(".", "_").replace(":", "_")
+        name = "m_" + re.sub("[.:/]", "_", file)
         options = options if any(o.startswith("--name=") for o in options) else [*options, f"--name={name}"]
         try:
             report = json.loads(convert(tmp_path, file, "--json", *options))

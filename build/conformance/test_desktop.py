@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import models
-from harness import BINARY, ROOT, REFERENCE, until
+from harness import BINARY, ROOT, REFERENCE, until, virtual_screen
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(REFERENCE, reason="tests this program's window")]
 DESKTOP = os.environ.get("NEREID_DESKTOP", str(ROOT / "build/bin/nereid-desktop"))
@@ -30,19 +30,8 @@ def display():
     """Starts a virtual screen. Returns its value for DISPLAY."""
     for program in ("Xvfb", "xdotool", "import"):
         assert shutil.which(program), f"{program} is missing; run build/setup/system.sh test"
-    read, write = os.pipe()
-    xvfb = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24", "-nolisten", "tcp", "-noreset"],
-        pass_fds=[write],
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(write)
-    with os.fdopen(read) as f:
-        number = f.readline().strip()
-    assert number, "Xvfb did not start"
-    yield ":" + number
-    xvfb.terminate()
-    xvfb.wait()
+    with virtual_screen() as number:
+        yield number
 
 
 class Window:
@@ -305,6 +294,45 @@ def test_G026_the_icon_in_the_tray_opens_pauses_and_quits(tmp_path, display, bus
         assert "successfully unloaded 'identity'" in w.log()
 
 
+def test_a_load_that_fails_is_a_notification(tmp_path, display, bus):
+    """Once per failure: not for what loads, nor for a broken model that nobody loads."""
+    for name in ("good", "broken", "second", "never"):
+        models.write_identity(tmp_path / "models", name)
+    for name in ("broken", "second", "never"):
+        for file in (tmp_path / "models" / name / "1").iterdir():
+            file.write_bytes(b"no model\nno model")
+    told = tmp_path / "bus.log"
+    with open(told, "wb") as out:
+        monitor = subprocess.Popen(["dbus-monitor", "--address", bus, "interface=org.freedesktop.Notifications"],
+                                   stdout=out)
+    notes = lambda: re.findall(r'member=Notify\n +string ".*"\n +uint32 0\n +string ""\n +string "(.*)"\n'  # noqa: E731
+                               r' +string "(.*)"\n', told.read_text())
+    w = Window(tmp_path, display, tmp_path / "models", "--model-control-mode=explicit", "--load-model=broken",
+               "--exit-on-error=false")
+    w.env |= {"DBUS_SESSION_BUS_ADDRESS": bus, "NO_AT_BRIDGE": "1"}
+    try:
+        until(lambda: "NameAcquired" in told.read_text(), LIMIT, "dbus-monitor does not listen")
+        with w:
+            w.up()
+            http = w.says(r"Started HTTPService at (\S+:\d+)")
+            load = lambda name: urllib.request.urlopen(urllib.request.Request(  # noqa: E731
+                f"http://{http}/v2/repository/models/{name}/load", method="POST"), timeout=60)
+            until(lambda: len(notes()) == 1, LIMIT, "no notification of the model at the start", told.read_text)
+            load("good")
+            with pytest.raises(urllib.error.HTTPError):
+                load("second")
+            until(lambda: len(notes()) == 2, LIMIT, "no notification of the second model", told.read_text)
+            w.process.terminate()
+            assert w.end() == 0, w.log()
+    finally:
+        monitor.kill()
+        monitor.wait()
+    assert [title for title, _ in notes()] == ["Nereid: broken", "Nereid: second"], notes()
+    for (_, text), name in zip(notes(), ("broken", "second")):
+        assert text.startswith("load failed: Internal: "), text
+        assert f"{tmp_path}/models/{name}/1/model.onnx failed" in text, text
+
+
 def test_autostart_writes_a_desktop_entry(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     w = Window(tmp_path, display, tmp_path / "models")
@@ -372,6 +400,55 @@ def test_dropped_file_opens_the_import_dialog(tmp_path, display):
             files.wait()
         w.process.terminate()
         assert w.end() == 0, w.log()
+
+
+def test_files_of_the_command_line_open_the_import_dialog(tmp_path, display):
+    """As a file manager does it: at the first start, and at a second one from another folder."""
+    models.write_identity(tmp_path / "models", "identity")
+    shutil.copyfile(SAMPLES / "add_sub/1/model.onnx", tmp_path / "my model.onnx")
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(SAMPLES / "add_sub", folder / "whole")
+    w = Window(tmp_path, display, tmp_path / "models")
+    w.env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    second = lambda *files: subprocess.run([*w.argv, *files], env=w.env, cwd=folder, capture_output=True, text=True,  # noqa: E731
+                                           timeout=LIMIT)
+    options, w.argv = w.argv, [*w.argv, os.path.relpath(tmp_path / "my model.onnx")]
+    with w:
+        w.up()
+        w.argv = options
+
+        def staged():
+            assert w.process.poll() is None, w.log()
+            return [p.name for p in (w.data / "imports").glob("*/in/**/*.onnx")]
+
+        until(lambda: staged() == ["my model.onnx"], LIMIT, "nothing was imported", w.log)
+        until(lambda: dialog_height(w.shot("opened")) > 400, LIMIT, f"no dialog opens, see {SHOTS}/opened.png", w.log)
+        assert settings(w, autostart=True)["autostart"]
+        assert "my model" not in (tmp_path / "config/autostart/nereid.desktop").read_text()
+        (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+        w.type(window, "Escape", lambda: not staged())
+
+        gone = second("gone.onnx")
+        assert (gone.returncode, gone.stdout) == (1, "")
+        assert gone.stderr == "error: gone.onnx cannot be opened: no such file or directory\n"
+        typo = subprocess.run([DESKTOP, "lsit"], env=w.env, capture_output=True, text=True, timeout=LIMIT)
+        assert typo.returncode == 1 and 'unknown command "lsit"' in typo.stderr, typo.stderr
+
+        done = second("whole")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"running already (pid {w.process.pid}); its window opens {folder / 'whole'}" in done.stdout
+        until(lambda: staged() == ["model.onnx"], LIMIT, "the second start's folder was not imported", w.log)
+        until(lambda: dialog_height(w.shot("handed")) > 400, LIMIT, f"no dialog opens, see {SHOTS}/handed.png", w.log)
+        w.process.terminate()
+        assert w.end() == 0, w.log()
+
+
+def test_files_need_a_window(tmp_path):
+    (tmp_path / "m.onnx").touch()
+    env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    done = subprocess.run([DESKTOP, f"--data-dir={tmp_path / 'data'}", tmp_path / "m.onnx"], env=env, text=True,
+                          capture_output=True, timeout=LIMIT)
+    assert done.returncode == 1 and "m.onnx needs a window, and there is no display" in done.stderr
 
 
 def test_the_window_asks_before_it_drops_unsaved_edits(tmp_path, display):

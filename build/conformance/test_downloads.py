@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 def ui(s, method, path, value=None):
     body = None if value is None else json.dumps(value)
     headers = {"X-Nereid": "1", "Content-Type": "application/json"}
-    return s.request(method, path, body, headers, s.ui.removeprefix("http://"))
+    return s.request(method, path, body, headers, s.ui_address)
 
 
 def start(s, source):

@@ -43,8 +43,8 @@ def rendered(env, *settings):
 def test_G012_the_manifests_decode_into_the_types_of_kubernetes(env, settings):
     found = rendered(env, *settings)
     found.pop("PodMonitor", None)  # a type of the Prometheus operator
-    kinds, fault = strict(env, list(found.values()))
-    assert fault == "" and {"V1Deployment", "V1Service"} <= set(kinds)
+    kinds, fault = strict(list(found.values()))
+    assert fault == "" and {"apps/v1 Deployment", "v1 Service"} <= set(kinds)
 
 
 def test_G012_settings_arrive_in_the_manifests(env):

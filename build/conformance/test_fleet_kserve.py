@@ -1,6 +1,10 @@
 """The manifests and the client of docs/examples/kserve, with the packages of make test-fleet. No cluster is here."""
 
+import contextlib
+import functools
+import http.server
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -28,17 +32,17 @@ def parsed(env, text):
                                      check=True).stdout)
 
 
-def strict(env, manifests):
-    """What strict.py says of manifests: the kinds and the fault."""
-    done = subprocess.run(["python", ROOT / "build/fleet/strict.py"], input=json.dumps(manifests), env=env,
-                          capture_output=True, text=True)
+def strict(manifests):
+    """What the Go types of KServe and Kubernetes say of manifests: the kinds and the fault."""
+    done = subprocess.run([ROOT / ".cache/bin/strict"], input=json.dumps(manifests), capture_output=True, text=True)
     return json.loads(done.stdout or "null"), done.stderr.strip()
 
 
 def test_G010_manifests_decode_into_the_types_of_kserve(env):
     found = [m for name in ("runtime", "service", "hpa") for m in parsed(env, (EXAMPLE / (name + ".yaml")).read_text())]
-    kinds = ["V1alpha1ServingRuntime", "V1beta1InferenceService", "V2HorizontalPodAutoscaler"]
-    assert strict(env, found) == (kinds, "")
+    kinds = ["serving.kserve.io/v1alpha1 ServingRuntime", "serving.kserve.io/v1beta1 InferenceService",
+             "autoscaling/v2 HorizontalPodAutoscaler"]
+    assert strict(found) == (kinds, "")
     runtime, service, hpa = found
     assert service["spec"]["predictor"]["model"]["runtime"] == runtime["metadata"]["name"]
     wanted = service["spec"]["predictor"]["model"]
@@ -48,18 +52,62 @@ def test_G010_manifests_decode_into_the_types_of_kserve(env):
 
 
 @pytest.mark.parametrize("old, new, fault", [
-    ("supportedModelFormats", "modelFormats", "unknown field modelFormats of V1alpha1ServingRuntimeSpec"),
-    ("periodSeconds: 2", "periodSeconds: two", "'two' is not of the type int"),
-    ("name: kserve-container", "imagePullPolicy: Always", "Field required"),
+    ("supportedModelFormats", "modelFormats", 'unknown field "spec.modelFormats"'),
+    ("periodSeconds: 2", "periodSeconds: two", "periodSeconds of type int32"),
+    ("kind: ServingRuntime", "kind: Runtime", 'no kind "Runtime" is registered'),
 ])
 def test_the_check_of_manifests_finds_faults(env, old, new, fault):
     text = (EXAMPLE / "runtime.yaml").read_text()
-    assert fault in strict(env, parsed(env, text.replace(old, new)))[1]
+    assert fault in strict(parsed(env, text.replace(old, new)))[1]
 
 
 def test_G010_kserves_clients_call_a_server_started_as_the_runtime_says(env):
     printed = run([EXAMPLE / "run.sh"], {**env, "HTTP_PORT": str(free_port()), "GRPC_PORT": str(free_port())})
     assert lines(printed) == lines(promised("kserve"))
+
+
+@contextlib.contextmanager
+def over_http(work):
+    """An archive of the models at a web server. Yields the storageUri and what the initializer's environment needs."""
+    archive = shutil.make_archive(work / "models", "gztar", work / "bucket/repository")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=work)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/{os.path.basename(archive)}", {}
+        finally:
+            server.shutdown()
+
+
+@contextlib.contextmanager
+def in_a_bucket(work):
+    """The models in a folder of a bucket of Google Cloud Storage."""
+    port = free_port()
+    with open(work / "gcs.log", "w") as log:
+        storage = subprocess.Popen([ROOT / ".cache/bin/fake-gcs-server", "-scheme", "http", "-host", "127.0.0.1",
+                                    "-port", str(port), "-data", work, "-backend", "memory"], stdout=log, stderr=log)
+    try:
+        until(lambda: "server started at" in (work / "gcs.log").read_text(), 60, "the storage does not start",
+              (work / "gcs.log").read_text)
+        yield "gs://bucket/repository", {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}"}
+    finally:
+        storage.terminate()
+        storage.wait(60)
+
+
+@pytest.mark.parametrize("place", [over_http, in_a_bucket])
+def test_G010_what_the_storage_initializer_fetches_is_served(env, tmp_path, place):
+    """The initializer's own code fills /mnt/models before the container of a pod starts."""
+    shutil.copytree(ROOT / "models-sample/add_sub", tmp_path / "bucket/repository/add_sub")
+    mounted = tmp_path / "mnt/models"
+    with place(tmp_path) as (uri, more):
+        run(["python", "-c", "import sys; from kserve_storage import Storage; Storage.download(*sys.argv[1:])", uri,
+             mounted], {**env, **more})
+    body = {"inputs": [{"name": n, "datatype": "FP32", "shape": [1, 16], "data": [[2.0] * 16]}
+                       for n in ("INPUT0", "INPUT1")]}
+    with Server(mounted, tmp_path) as server:
+        answer = server.post("/v2/models/add_sub/infer", body)
+        assert answer.status == 200 and answer.json["outputs"][0]["data"] == [4.0] * 16, answer.body
 
 
 class Prometheus:

@@ -1,23 +1,23 @@
 """ModelMesh's real adapter for Triton, beside a server. The calls are those of ModelMesh (mmesh.ModelRuntime)."""
 
-import importlib
 import json
 import os
 import pathlib
 import shlex
 import shutil
 import subprocess
-import sys
 
 import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as tg
+from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 from fleet import EXAMPLES, environment
 from harness import BINARY, ROOT, Server, free_port, until
 from test_fleet_kserve import parsed, strict
+from test_modelmesh import generated
 
 pytestmark = pytest.mark.fleet
 
@@ -32,20 +32,18 @@ def runtime():
     return found
 
 
+def their_protocol():
+    where = subprocess.run(["go", "list", "-m", "-f", "{{.Dir}}", MODULE], cwd=ROOT / "build/fleet/modelmesh",
+                           capture_output=True, text=True, check=True).stdout.strip()
+    return pathlib.Path(where) / "internal/proto/mmesh/model-runtime.proto"
+
+
 @pytest.fixture(scope="module")
 def mmesh(tmp_path_factory):
     """The modules of ModelMesh's protocol, generated from the adapter's sources."""
     out = tmp_path_factory.mktemp("mmesh")
-    where = subprocess.run(["go", "list", "-m", "-f", "{{.Dir}}", MODULE], cwd=ROOT / "build/fleet/modelmesh",
-                           capture_output=True, text=True, check=True).stdout.strip()
-    shutil.copy(pathlib.Path(where) / "internal/proto/mmesh/model-runtime.proto", out / "model_runtime.proto")
-    assert protoc.main(["protoc", f"-I{out}", f"--python_out={out}", f"--grpc_python_out={out}",
-                        "model_runtime.proto"]) == 0
-    sys.path.insert(0, str(out))
-    try:
-        return importlib.import_module("model_runtime_pb2"), importlib.import_module("model_runtime_pb2_grpc")
-    finally:
-        sys.path.remove(str(out))
+    shutil.copy(their_protocol(), out / "model_runtime.proto")
+    return generated(out, out)
 
 
 class Pod:
@@ -103,8 +101,32 @@ def pod(tmp_path, runtime, mmesh):
 
 
 def test_G011_the_manifest_decodes_into_the_types_of_kserve(runtime):
-    assert strict(environment("kserve"), [runtime]) == (["V1alpha1ServingRuntime"], "")
+    assert strict([runtime]) == (["serving.kserve.io/v1alpha1 ServingRuntime"], "")
     assert runtime["spec"]["builtInAdapter"]["serverType"] == "triton"
+
+
+def test_G011_the_manifest_without_the_adapter_names_the_address_of_the_service():
+    (found,) = parsed(environment("kserve"), (EXAMPLES / "modelmesh/own.yaml").read_text())
+    assert strict([found]) == (["serving.kserve.io/v1alpha1 ServingRuntime"], "") and "builtInAdapter" not in found["spec"]
+    address = "--modelmesh-address=127.0.0.1" + found["spec"]["grpcEndpoint"].removeprefix("port")
+    assert address in found["spec"]["containers"][0]["args"]
+
+
+def described(proto, tmp_path):
+    """The services, messages and fields of a protocol, without its comments and file options."""
+    out = tmp_path / "set"
+    assert protoc.main(["protoc", f"-I{proto.parent}", f"--descriptor_set_out={out}", proto.name]) == 0
+    (file,) = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+    file.ClearField("options")
+    file.ClearField("name")
+    for message in file.message_type:
+        message.ClearField("options")
+    return file
+
+
+def test_G011_the_protocol_is_that_of_modelmesh(tmp_path):
+    ours = ROOT / "app/modelmesh/mmesh/model_runtime.proto"
+    assert described(ours, tmp_path) == described(their_protocol(), tmp_path)
 
 
 @pytest.mark.parametrize("layout", ["file", "folder"])

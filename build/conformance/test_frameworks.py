@@ -402,7 +402,7 @@ def test_wrong_shapes_are_refused(server):
 def test_outputs_that_the_configuration_describes_wrongly_D061(server, model, error):
     given = [{"name": n, "datatype": "FP32", "shape": [1, 16], "data": list(range(16))} for n in ("LEFT", "RIGHT")]
     answer = server.post(f"/v2/models/{model}/infer", {"inputs": given})
-    assert answer.status == 500 and error in answer.error, answer.body
+    assert answer.status == 500 and answer.error == error, answer.body
 
 
 @pytest.mark.parametrize("model, reason", [

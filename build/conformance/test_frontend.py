@@ -33,7 +33,7 @@ def refused(f):
 
 def status(port, path="/v2/health/ready"):
     try:
-        return urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=10).status
+        return urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=60).status
     except urllib.error.HTTPError as e:
         return e.code
     except urllib.error.URLError as e:
@@ -62,7 +62,7 @@ with KServeHttp.Server(server, KServeHttp.Options(address=local, port=http, rest
     calls.start()
     text = Metrics(server, Metrics.Options(address=local, port=metrics))
     with text:
-        body = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % metrics, timeout=10).read().decode()
+        body = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % metrics, timeout=60).read().decode()
         out["metrics"] = ["nv_inference_count" in body, 'own_total{kind="own"} 2.5' in body]
         print("open", flush=True)
         sys.stdin.readline()

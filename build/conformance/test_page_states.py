@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(REFERENCE, reason="tests the page of this server
 
 def ask(server, method, path, body=None):
     """A request as the page sends it."""
-    connection = http.client.HTTPConnection(server.ui.removeprefix("http://").rstrip("/"), timeout=30)
+    connection = http.client.HTTPConnection(server.ui_address.rstrip("/"), timeout=30)
     try:
         connection.request(method, path, None if body is None else json.dumps(body), {"X-Nereid": "1"})
         return json.loads(connection.getresponse().read())

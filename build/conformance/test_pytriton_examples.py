@@ -9,14 +9,15 @@
     online_learning_mnist                       here: train and predict share a variable, there a network of PyTorch
     simple_python_remote_mode, remote_triton.md here: remote
     add_sub_vertex_ai                           here: the endpoint
+    add_sub_notebook                            here: the cells of a notebook
     use_parameters_and_headers, custom_params   here: scaled
     decorators.md, binding_models.md            test_bound.py
     binding_configuration.md                    test_bound.py: batcher; here: the warmup
     clients.md                                  test_pytriton.py: the clients of PyTriton's wheel
     perf_analyzer                               test_perf_analyzer.py, on another model
 
-Not tried: linear_random_pytorch, mlp_random_tensorflow2 and the huggingface examples are add_sub with a framework's
-network in the function. Those with CuPy, DALI, NeMo, FasterTransformer, TensorRT-LLM and vLLM need GPUs.
+test_package_frameworks.py has those that need PyTorch or TensorFlow. Those with CuPy, DALI, NeMo, FasterTransformer,
+TensorRT-LLM and vLLM need GPUs, and huggingface_bert_jax and huggingface_opt_multinode_jax need JAX: they are not tried.
 distributed_tracing.md needs traces of functions, which are missing.
 """
 
@@ -27,7 +28,7 @@ import sys
 
 import pytest
 
-from harness import REFERENCE, ROOT, free_port
+from harness import BINARY, REFERENCE, ROOT, free_port
 from test_wheel import python  # noqa: F401: a fixture
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the tests are of our package")
@@ -199,6 +200,77 @@ def test_examples_a_remote_process_binds_a_function(said):
 
 def test_examples_a_remote_process_needs_the_token(said):
     assert "403" in said["denied"] or "401" in said["denied"], said["denied"]
+
+
+CELLS = """
+import numpy as np
+from nereid.triton import ModelConfig, Tensor, Triton, TritonConfig
+from nereid.decorators import batch
+from pytriton.client import ModelClient
+
+def bind():
+    F = np.float32
+    triton.bind("AddSub", add_sub, [Tensor(dtype=F, shape=(-1,)), Tensor(dtype=F, shape=(-1,))],
+                [Tensor(name="add", dtype=F, shape=(-1,)), Tensor(name="sub", dtype=F, shape=(-1,))],
+                config=ModelConfig(max_batch_size=128))
+
+def ask():
+    with ModelClient("http://127.0.0.1:%d" % http, "AddSub") as client:
+        answer = client.infer_batch(np.full((2, 1), 3, np.float32), np.ones((2, 1), np.float32))
+    print({name: array.tolist() for name, array in answer.items()})
+# cell
+@batch
+def add_sub(**inputs):
+    a, b = inputs.values()
+    return {"add": a + b, "sub": a - b}
+# cell
+triton = Triton(config=TritonConfig(http_port=http, http_address="127.0.0.1", allow_grpc=False, allow_metrics=False))
+# cell
+bind()
+# cell
+triton.run()
+# cell
+ask()
+# cell
+print(triton.stop())
+# cell
+@batch
+def add_sub(**inputs):
+    a, b = inputs.values()
+    return {"add": (a + b) * 2, "sub": (a - b) * 3}
+# cell
+bind()
+# cell
+triton.run()
+# cell
+ask()
+# cell
+print(triton.stop(), triton.stop())
+"""
+
+
+def notebook(cells):
+    package = {"NEREID_PROGRAM": str(BINARY), "NEREID_LIBRARY": str(ROOT / "build/bin/libtritonserver.so"),
+               "PYTHONPATH": "%s:%s" % (ROOT / "app/library/python", ROOT / ".cache/pytriton")}
+    script = ("import json, sys\nspace = {'http': int(sys.argv[1])}\n"
+              "for cell in json.loads(sys.argv[2]): exec(compile(cell, '<cell>', 'exec'), space)\n")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(free_port()),
+                           json.dumps(cells.split("# cell\n"))], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, **package})
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done
+
+
+def test_examples_a_program_may_end_without_a_stop():
+    """Its socket and its folder are removed in the right order."""
+    done = notebook(CELLS.split("ask()\n# cell\nprint")[0] + "print(triton._folder)")
+    assert not os.path.exists(done.stdout.strip()) and "Traceback" not in done.stderr, done.stderr
+
+
+def test_examples_the_cells_of_a_notebook_bind_a_function_again():
+    """A notebook runs its cells one after the other, in one process. The client is in this process too."""
+    assert notebook(CELLS).stdout.splitlines() == ["{'add': [[4.0], [4.0]], 'sub': [[2.0], [2.0]]}", "True",
+                                        "{'add': [[8.0], [8.0]], 'sub': [[6.0], [6.0]]}", "True False"]
 
 
 @pytest.mark.parametrize("options", [[], ["vertex_ai_default_model=AddSub"]])

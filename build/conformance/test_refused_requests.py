@@ -23,7 +23,7 @@ def metric(server):
 
 
 def shown(server):
-    return json.loads(server.request("GET", "/api/refused", address=server.ui.removeprefix("http://")).body)
+    return json.loads(server.request("GET", "/api/refused", address=server.ui_address).body)
 
 
 def over_http(server, expected):

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import queue
 import shutil
 import subprocess
 import threading
@@ -12,13 +13,13 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
-from harness import LOADGEN, REFERENCE, ROOT, Server
+from harness import LOADGEN, REFERENCE, ROOT, Server, until
 from test_soak import build_loadgen
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the page is ours")
 
 def shown(server, path="/api/requests?limit=1000"):
-    return json.loads(server.request("GET", path, address=server.ui.removeprefix("http://")).body)
+    return json.loads(server.request("GET", path, address=server.ui_address).body)
 
 
 def inputs(module):
@@ -117,6 +118,131 @@ ensemble_scheduling { step [
     output_map [ { key: "OUTPUT0" value: "OUTPUT0" }, { key: "OUTPUT1" value: "OUTPUT1" } ] }
 ] }
 """
+
+
+# Both steps run at the same time.
+CONCURRENT = """
+platform: "ensemble"
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+output [ { name: "A" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 4 ] } ]
+ensemble_scheduling { step [
+  { model_name: "slow_a" model_version: -1
+    input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "A" } },
+  { model_name: "slow_b" model_version: -1
+    input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "B" } }
+] }
+"""
+SLOW = """
+backend: "identity"
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+parameters { key: "execute_delay_ms" value { string_value: "20" } }
+"""
+STREAM = """
+backend: "python"
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
+"""
+
+
+def tensor(module, name, values, datatype):
+    t = module.InferInput(name, list(values.shape), datatype)
+    t.set_data_from_numpy(values)
+    return t
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """A server with models of all kinds."""
+    folder = tmp_path_factory.mktemp("models")
+    models(folder, ["add_sub", "digits", "digits_pipeline"])
+    made = {"twice": ENSEMBLE, "at_once": CONCURRENT, "slow_a": SLOW, "slow_b": SLOW, "stream": STREAM}
+    for name, config in made.items():
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "config.pbtxt").write_text(config)
+    shutil.copy2(ROOT / "build/conformance/python/stream.py", folder / "stream/1/model.py")
+    with Server(folder, tmp_path_factory.mktemp("work")) as server:
+        yield server
+
+
+def over_grpc(server, model, given):
+    with grpcclient.InferenceServerClient(server.grpc) as rpc:
+        rpc.infer(model, given(grpcclient), request_id="it")
+
+
+def over_http(server, model, given):
+    with httpclient.InferenceServerClient(server.http) as http:
+        http.infer(model, given(httpclient), request_id="it")  # with binary data both ways
+
+
+def as_json(server, model, given):
+    tensors = [i._get_tensor() for i in given(JSONTensors)]
+    ins = [{key: t[key] for key in ("name", "shape", "datatype", "data")} for t in tensors]
+    assert server.post(f"/v2/models/{model}/infer", {"id": "it", "inputs": ins}).status == 200
+
+
+class JSONTensors:
+    """As a module of tritonclient; its inputs are in JSON."""
+
+    class InferInput(httpclient.InferInput):
+        def set_data_from_numpy(self, values):
+            return super().set_data_from_numpy(values, binary_data=False)
+
+
+def streamed(server, model, given):
+    answers = queue.Queue()
+    with grpcclient.InferenceServerClient(server.grpc) as rpc:
+        rpc.start_stream(lambda result, error: answers.put(error))
+        rpc.async_stream_infer(model, given(grpcclient), request_id="it")
+        rpc.stop_stream()
+    assert answers.get(timeout=60) is None
+
+
+def picture(module):
+    return [tensor(module, "picture", np.zeros((28, 28), np.uint8), "UINT8")]
+
+
+def four(module):
+    return [tensor(module, "INPUT0", np.ones(4, np.float32), "FP32")]
+
+
+def number(module):
+    return [tensor(module, "IN", np.array([5], np.int32), "INT32")]
+
+
+@pytest.mark.parametrize(("send", "model", "given", "steps"), [
+    (over_grpc, "add_sub", inputs, 0),
+    (over_http, "add_sub", inputs, 0),
+    (as_json, "add_sub", inputs, 0),
+    (streamed, "add_sub", inputs, 0),
+    (streamed, "stream", number, 0),
+    (over_grpc, "twice", inputs, 2),
+    (over_http, "at_once", four, 2),
+    (over_grpc, "at_once", four, 2),
+    (over_http, "digits_pipeline", picture, 1),
+    (over_grpc, "digits_pipeline", picture, 1),
+])
+def test_parts_add_up_to_the_servers_time_for_each_kind_of_request(explained, send, model, given, steps):
+    """The time from the arrival to the final response is that of the statistics. The page's parts add up to it."""
+    def times():
+        reply = json.loads(explained.request("GET", "/v2/models/stats").body)
+        return {m["name"]: m["inference_stats"]["success"]["ns"] / 1000 for m in reply["model_stats"]}
+
+    known = shown(explained)["next"]
+    before = times()
+    send(explained, model, given)
+    it, = until(lambda: shown(explained, f"/api/requests?id=it&after={known}")["requests"], 60, "it is not recorded")
+    took = {name: us - before[name] for name, us in times().items()}
+    detail = shown(explained, f"/api/requests/{it['id']}")
+    assert len(detail["steps"]) == steps
+    of_model = collections.Counter()
+    for r in [detail["request"], *detail["steps"]]:
+        assert r["outcome"] == "ok" and min(r["phasesUs"]) >= 0
+        assert sum(r["phasesUs"]) == pytest.approx(r["durationUs"], abs=0.01)
+        of_model[r["model"]] += sum(r["phasesUs"][1:6])
+    assert of_model == pytest.approx({name: us for name, us in took.items() if us}, rel=0.02)
+    assert all(s["durationUs"] <= it["durationUs"] for s in detail["steps"])
 
 
 def check_steps(server, parent, kind, wanted):

@@ -62,5 +62,5 @@ def test_a_stream_with_wrong_filters_is_refused(tmp_path):
     models(tmp_path / "models", ["add_sub"])
     with Server(tmp_path / "models", tmp_path / "work") as server:
         for path in ("", "?of=show%3Dnonsense", "?of=after%3Dx", "?of=%25", "?" + "&of=" * 33):
-            reply = server.request("GET", "/api/requests/live" + path, address=server.ui.removeprefix("http://"))
+            reply = server.request("GET", "/api/requests/live" + path, address=server.ui_address)
             assert reply.status == 400 and json.loads(reply.body)["code"] == "invalid", path

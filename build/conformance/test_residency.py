@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has neither")
 def console(server, method, path, value=None):
     body = None if value is None else json.dumps(value).encode()
     headers = {"X-Nereid": "1", "Content-Type": "application/json"}
-    answer = server.request(method, path, body, headers, server.ui.removeprefix("http://"))
+    answer = server.request(method, path, body, headers, server.ui_address)
     assert answer.status == 200, (answer.status, answer.body)
     return answer.json
 

@@ -25,6 +25,12 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             if kind == 0:
                 threading.Thread(target=self.late, args=(sender,), daemon=True).start()
+            elif kind == 2:
+                sender.send(self.response(2))
+                self.open = sender
+            elif kind == 3:
+                self.open.send(flags=FINAL)  # that of the request before
+                sender.send(self.response(3), flags=FINAL)
             else:
                 sender.send(self.response(1))
                 sender.send(self.response(2))  # fails
@@ -75,3 +81,12 @@ def test_a_second_response_does_not_undo_the_first_over_HTTP_DV89(server):
         x = httpclient.InferInput("KIND", [1], "INT32")
         x.set_data_from_numpy(np.array([1], np.int32))
         assert client.infer("single", [x]).as_numpy("OUT").tolist() == [1]
+
+
+@pytest.mark.skipif(REFERENCE, reason="not asked of a real Triton")
+def test_a_response_counts_whose_final_flag_comes_after_execute_has_returned_D035(server):
+    with httpclient.InferenceServerClient(server.http) as client:
+        for kind in (2, 3, 2):
+            x = httpclient.InferInput("KIND", [1], "INT32")
+            x.set_data_from_numpy(np.array([kind], np.int32))
+            assert client.infer("single", [x]).as_numpy("OUT").tolist() == [kind]

@@ -46,7 +46,7 @@ class Page:
         self.server = server
 
     def __call__(self, method, path, body=None, want=200):
-        conn = http.client.HTTPConnection(self.server.ui.removeprefix("http://"), timeout=120)
+        conn = http.client.HTTPConnection(self.server.ui_address, timeout=120)
         conn.request(method, "/api/models/labels" + path, body=json.dumps(body) if body is not None else None,
                      headers={"X-Nereid": "1"})
         answer = conn.getresponse()

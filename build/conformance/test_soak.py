@@ -228,7 +228,7 @@ def rss_mb(pid):
 def console(server, method, path, value=None):
     """Sends a request to the console, as the page does."""
     body = None if value is None else json.dumps(value).encode()
-    address = server.ui.removeprefix("http://")
+    address = server.ui_address
     a = server.request(method, path, body, {"X-Nereid": "1", "Content-Type": "application/json"}, address)
     assert a.status == 200, (a.status, a.body)
     return a.json

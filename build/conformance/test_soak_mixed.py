@@ -155,7 +155,7 @@ class Disk:
         with self.lock:
             was, fillings = self.full, self.fillings
         a = s.request(method, path, json.dumps(value).encode(),
-                      {"X-Nereid": "1", "Content-Type": "application/json"}, s.ui.removeprefix("http://"))
+                      {"X-Nereid": "1", "Content-Type": "application/json"}, s.ui_address)
         if a.status == 507 and (was or self.fillings > fillings):
             self.refused += 1
             return None

@@ -1,15 +1,18 @@
 """A support bundle says what happened, and has no secrets and no contents of requests."""
 
+import base64
 import io
 import json
 import os
 import signal
+import struct
 import subprocess
 import zipfile
 
 import pytest
 
-from harness import BINARY, REFERENCE, Server
+from harness import BINARY, REFERENCE, Server, until
+from test_contents import files_with
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="bundles are ours")
 
@@ -30,6 +33,8 @@ class TritonPythonModel:
         pb_utils.Logger.log_verbose(f"got {x}")
         if b"fail" in x[0]:
             raise ValueError("the model refuses this")
+        if b"quote" in x[0]:
+            raise ValueError("cannot read " + x[0].decode())
         return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)])]
 """
 SECRETS = ["SECRET-", "CONTENT-"]  # each secret and each content of a request begins so
@@ -54,7 +59,7 @@ def server(tmp_path_factory):
                "--grpc-restricted-protocol=statistics:key=SECRET-grpc", "--exit-on-error=false"]
     command = ["env", *(f"{k}={v}" for k, v in env.items()), BINARY, "serve"]
     with Server(repo, work, *options, command=command, token="SECRET-token") as s:
-        ui = s.ui.removeprefix("http://")
+        ui = s.ui_address
         for text in ("CONTENT-good", "CONTENT-fail"):
             s.post("/v2/models/talker/infer",
                    {"inputs": [{"name": "X", "shape": [1], "datatype": "BYTES", "data": [text]}]})
@@ -75,7 +80,7 @@ def holds_nothing(found, made):
 
 
 def test_the_page_has_a_bundle_without_secrets(server):
-    answer = server.request("GET", "/api/support", address=server.ui.removeprefix("http://"))
+    answer = server.request("GET", "/api/support", address=server.ui_address)
     assert answer.status == 200 and answer.headers["content-type"] == "application/zip"
     assert "got [b'CONTENT-good']" in server.log()  # so that there is something to leave out
     found = parts(answer.body)
@@ -92,6 +97,43 @@ def test_the_page_has_a_bundle_without_secrets(server):
     assert "has not crashed" in found["crash.txt"]
     for name in found:
         assert name == "README.txt" or name in found["README.txt"]
+
+
+def as_kept(text):
+    """Returns how the files of the capture have a string: in base64, as far as whole groups of three bytes go."""
+    raw = struct.pack("<I", len(text)) + text.encode()
+    return base64.b64encode(raw[:len(raw) // 3 * 3]).decode()
+
+
+def test_kept_contents_are_not_in_a_bundle(server, tmp_path):
+    """Contents that an administrator keeps are in files of the data folder, and in the examples of the model."""
+    kept = ["CONTENT-kept-answer", "CONTENT-kept-fail", "CONTENT-kept-quote"]
+    data, ui = server.work / "data", server.ui_address
+
+    def page(method, path, body):
+        answer = server.request(method, "/api/models/talker" + path, body and json.dumps(body), {"X-Nereid": "1"}, ui)
+        assert answer.status == 200, answer
+        return answer.json
+
+    page("PUT", "/capture", {"on": True})
+    for text in kept:
+        tensor = {"name": "X", "shape": [1], "datatype": "BYTES", "data": [text]}
+        body = {"id": text, "parameters": {"word": "CONTENT-parameter"}, "inputs": [tensor]}
+        server.post("/v2/models/talker/infer", body)
+    page("PUT", "/requests/example", {"text": json.dumps({"inputs": [{**tensor, "data": ["CONTENT-example"]}]})})
+    until(lambda: page("GET", "/capture", None)["kept"] == len(kept), 60, "the contents are not kept", server.log)
+    forms = [*map(as_kept, kept), *(text.encode().hex() for text in kept)]
+    for text in kept:
+        assert files_with(data / "captures", as_kept(text)), "so that there is something to leave out"
+    assert files_with(data / "captures", "CONTENT-parameter") and files_with(data / "captures", "cannot read CONTENT-")
+
+    assert command(server.work, tmp_path / "kept.zip").returncode == 0
+    bundles = [server.request("GET", "/api/support", address=ui).body, (tmp_path / "kept.zip").read_bytes()]
+    for found in map(parts, bundles):
+        assert "server.json" in found
+        holds_nothing(found, server.made)
+        for name, text in found.items():
+            assert [form for form in forms if form in text] == [], name
 
 
 def command(work, path):
@@ -122,9 +164,9 @@ def test_a_crash_is_kept_and_told(tmp_path):
         assert found["crash.txt"].startswith("nereid ") and "SIGABRT" in found["crash.txt"]
         s.start()
         assert "the server crashed before this start" in s.log()
-        state = json.loads(s.request("GET", "/api/server", address=s.ui.removeprefix("http://")).body)
+        state = json.loads(s.request("GET", "/api/server", address=s.ui_address).body)
         assert any("crashed before this start" in w["text"] for w in state["warnings"])
-        found = parts(s.request("GET", "/api/support", address=s.ui.removeprefix("http://")).body)
+        found = parts(s.request("GET", "/api/support", address=s.ui_address).body)
         assert "SIGABRT" in found["crash.txt"]
         s.stop()
         s.start()

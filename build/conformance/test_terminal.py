@@ -16,9 +16,17 @@ from PIL import Image
 from harness import BINARY, REFERENCE, Server, until
 from test_onnx_faults import write
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this program's commands")
+ours = pytest.mark.skipif(REFERENCE, reason="their servers are this program's")
 
 FLOAT = TensorProto.FLOAT
+DOUBLE = """import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        x = [pb_utils.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", 2 * v)]) for v in x]
+"""
 
 
 def run(server, *argv, code=0, env=None, stdin=None):
@@ -48,6 +56,7 @@ def server(tmp_path_factory):
         yield s
 
 
+@ours
 def test_models_are_listed_unloaded_and_loaded(server):
     assert "half    1        READY" in run(server, "list")
     assert run(server, "unload", "half", "words").splitlines()[0].startswith("half is unloaded")
@@ -58,6 +67,18 @@ def test_models_are_listed_unloaded_and_loaded(server):
     assert "error: nosuch: failed to load 'nosuch'" in run(server, "load", "nosuch", code=1)
 
 
+@ours
+def test_a_model_that_was_never_loaded_and_a_server_that_polls_are_explained(tmp_path):
+    write(tmp_path / "models", "half", [helper.make_node("Identity", ["x"], ["y"])], [("x", FLOAT, [3])],
+          [("y", FLOAT, [3])])
+    with Server(tmp_path / "models", tmp_path / "explicit", "--model-control-mode=explicit") as s:
+        assert run(s, "list").splitlines()[1].split() == ["half", "not", "loaded"]
+    with Server(tmp_path / "models", tmp_path / "poll", "--model-control-mode=poll") as s:
+        said = run(s, "load", "half", code=1)
+        assert "polling is enabled" in said and "it loads what is copied there" in said
+
+
+@ours
 def test_numbers_texts_and_json_are_sent(server):
     assert infer(server, "vector", "-i", "x=1,2,3,4")["y"].tolist() == [[1, 2, 3, 4]]
     assert infer(server, "vector", "-i", "x=1 2 3 4 5 6 7 8")["y"].shape == (2, 4)
@@ -72,6 +93,7 @@ def test_numbers_texts_and_json_are_sent(server):
     assert text.splitlines() == ["OUTPUT  TYPE  SHAPE  VALUES", "y       FP32  [40]   0 1 2 3 4 5 6 7 8 9 … 30 more"]
 
 
+@ours
 def test_files_are_sent_and_written(server, tmp_path):
     array = np.arange(8, dtype=np.float32).reshape(2, 4) / 7
     np.save(tmp_path / "in.npy", array)
@@ -89,6 +111,7 @@ def test_files_are_sent_and_written(server, tmp_path):
         server, "infer", "vector", "-i", f"x=@{tmp_path}/wide.npy", code=1)
 
 
+@ours
 def test_images_are_scaled_to_the_input(server, tmp_path):
     pixels = np.zeros((4, 8, 3), np.uint8)  # twice the size of the input
     pixels[:, :4] = (255, 51, 0)
@@ -102,10 +125,12 @@ def test_images_are_scaled_to_the_input(server, tmp_path):
     assert np.array_equal(infer(server, "bytes", "-i", given)["y"][0], pixels)
 
 
+@ours
 def test_wrong_inputs_are_explained_before_anything_is_sent(server):
     for argv, text in {
         ("vector",): "give the inputs with -i NAME=VALUE; the model has x FP32 [-1,4]",
-        ("vector", "-i", "z=1"): "-i z=1: want NAME=VALUE; the model has x FP32 [-1,4]",
+        ("vector", "-i", "z=1"): "-i z=1: the model has no input \"z\", but x FP32 [-1,4]",
+        ("vector", "-i", "z"): "-i z: want NAME=VALUE; the model has x FP32 [-1,4]",
         ("vector", "-i", "x=1,2,3"): "a value of shape [3] does not fit; give another one, or --shape",
         ("vector", "-i", "x=[[1,2],[3]]"): "the lists of its value are not all of one length",
         ("vector", "-i", "x=one"): "its value is neither numbers nor JSON",
@@ -117,6 +142,7 @@ def test_wrong_inputs_are_explained_before_anything_is_sent(server):
         assert text in run(server, "infer", *argv, code=1), argv
 
 
+@ours
 def test_statistics_metrics_and_the_log_are_shown(server):
     before = {m["name"]: m for m in json.loads(run(server, "stats", "--json"))}["many"]["requests"]
     run(server, "infer", "many", "-i", "x=" + ",".join(["0"] * 40))
@@ -138,6 +164,7 @@ def test_statistics_metrics_and_the_log_are_shown(server):
     assert first["level"] == "info" and server.http in first["text"]
 
 
+@ours
 def test_the_log_is_followed(server, tmp_path):
     with open(tmp_path / "out", "wb") as out:
         follow = subprocess.Popen([BINARY, "logs", "-f", "-u", server.http, "--ui-url", server.ui], stdout=out)
@@ -164,6 +191,7 @@ def answered(server, answer, *argv):
         os.close(theirs)
 
 
+@ours
 def test_F049_a_model_is_removed_after_a_question(server, tmp_path):
     repo = tmp_path / "models"
     for name in "half", "words", "many":
@@ -182,6 +210,7 @@ def test_F049_a_model_is_removed_after_a_question(server, tmp_path):
         assert (repo / "many").is_dir()
 
 
+@ours
 def test_F049_status_and_configuration_of_a_model_are_printed(server):
     status = json.loads(run(server, "status", "--json"))
     assert status["live"] and status["ready"] and "model_configuration" in status["extensions"]
@@ -192,6 +221,7 @@ def test_F049_status_and_configuration_of_a_model_are_printed(server):
     assert "unknown model: 'nosuch'" in run(server, "config", "get", "nosuch", code=1)
 
 
+@ours
 def test_a_token_is_sent_and_no_server_is_explained(tmp_path, server):
     repo = tmp_path / "models"
     shutil.copytree(server.repositories[0] / "half", repo / "half")
@@ -248,6 +278,7 @@ def plain():
         thread.join()
 
 
+@ours
 def test_a_plain_kserve_server_infers_and_what_it_lacks_is_named(plain):
     assert infer(plain, "double", "-i", "x=[[1,2],[3,4]]")["y"].tolist() == [[2, 4], [6, 8]]
     for argv, extension in {("list",): "model_repository", ("load", "double"): "model_repository",
@@ -261,6 +292,30 @@ def test_a_plain_kserve_server_infers_and_what_it_lacks_is_named(plain):
     assert "--metrics-url" in run(plain, "metrics", "--metrics-url", plain, code=1)
 
 
+@pytest.mark.skipif(not REFERENCE, reason="make conformance-reference runs it, with a real Triton")
+def test_the_commands_work_with_a_real_triton(tmp_path):
+    folder = tmp_path / "models/double/1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(DOUBLE)
+    (folder.parent / "config.pbtxt").write_text('backend: "python"\nmax_batch_size: 4\n' + "".join(
+        f'{kind} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ 2 ] }} ]\n' for kind, name in (("input", "x"), ("output", "y"))))
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit", "--load-model=double") as s:
+        assert json.loads(run(s, "list", "--json")) == [{"name": "double", "version": "1", "state": "READY"}]
+        assert infer(s, "double", "-i", "x=[[1,2],[3,4]]")["y"].tolist() == [[2, 4], [6, 8]]
+        assert json.loads(run(s, "stats", "--json"))[0]["requests"] == 1
+        assert "REQUESTS/s" in run(s, "top", "-n=1", "-d=0.01")
+        assert 'name: "double"' in run(s, "config", "get", "double")
+        assert json.loads(run(s, "status", "--json"))["name"] == "triton"
+        assert run(s, "__complete", "infer", "d") == "double\n"
+        assert "nv_inference_request_success" in run(s, "metrics", "--metrics-url", s.metrics)
+        run(s, "unload", "double")
+        until(lambda: json.loads(run(s, "list", "--json"))[0]["state"] == "UNAVAILABLE", 60, "it is not unloaded", s.log)
+        assert "double is loaded" in run(s, "load", "double")
+        assert "failed to load 'nosuch'" in run(s, "load", "nosuch", code=1)
+        assert "only Nereid has one" in run(s, "logs", "--ui-url", s.http, code=1)
+
+
+@ours
 def test_shells_complete_commands_options_and_models(server):
     def completed(*words):
         return run(server, "__complete", *words).split()

@@ -29,7 +29,7 @@ def https(request, tmp_path_factory):
         s.pki = pki
         s.secure = {"http": pki.http(s.own), "http_aio": pki.http_aio(s.own)}
         until(lambda: requests.get(f"https://{s.http}/v2/health/ready", verify=pki.root, cert=s.own,
-                                   timeout=5).status_code == 200, 60, "not ready", s.log)
+                                   timeout=60).status_code == 200, 60, "not ready", s.log)
         yield s
 
 

@@ -24,11 +24,11 @@ def agents(tmp_path_factory):
     return folder
 
 
-def write(repo, name, **parameters):
+def write(repo, name, config="", **parameters):
     """Writes a model whose file only the agent can read."""
     listed = " ".join(f'parameters {{ key: "{k}" value: "{v}" }}' for k, v in parameters.items())
     models.write_identity(
-        repo, name, f'max_batch_size: 8\nmodel_repository_agents {{ agents {{ name: "own" {listed} }} }}\n')
+        repo, name, f'max_batch_size: 8\nmodel_repository_agents {{ agents {{ name: "own" {listed} }} }}\n' + config)
     file = repo / name / "1/model.onnx"
     (repo / name / "1/model.hidden").write_bytes(bytes(b ^ 42 for b in file.read_bytes()))
     file.unlink()

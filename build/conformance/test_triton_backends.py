@@ -1,11 +1,15 @@
 """Backend libraries of Triton's, made here from small C files, in the host process."""
 
 import concurrent.futures
+import os
 import re
+import shutil
+import struct
 import subprocess
 
 import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 
 from harness import ROOT, REFERENCE, Server, until
@@ -39,6 +43,81 @@ def infer(server, name, values, **more):
     return server.post(f"/v2/models/{name}/infer", body)
 
 
+def hash_of(name):
+    """The hash that the ELF format has of a version's name."""
+    h = 0
+    for c in name:
+        h = (h << 4) + c
+        high = h & 0xF0000000
+        h = (h ^ high >> 24) & ~high
+    return struct.pack("<I", h)
+
+
+def need_newer(path, name="GLIBC"):
+    """Makes a library need a version of the C library, or of C++'s, that does not exist yet."""
+    content = path.read_bytes()
+    old = re.search(name.encode() + rb"_[0-9][.0-9]+(?=\0)", content)[0]
+    new = re.sub(rb"[0-9]", b"9", old)
+    assert hash_of(old) in content
+    path.write_bytes(content.replace(old + b"\0", new + b"\0").replace(hash_of(old), hash_of(new)))
+
+
+def throwing_library(backends, name="throws"):
+    """Compiles the backend in C++."""
+    (backends / f"{name}_test").mkdir()
+    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-pthread", "-I", SOURCES, SOURCES / "throws_test.cc",
+                    "-o", backends / f"{name}_test/libtriton_{name}_test.so"], check=True)
+
+
+def missing_names():
+    """The functions that docs/triton-backends.md lists as not supported. TestD076TheTableOfFunctionsIsRight checks it."""
+    page = (ROOT / "docs/triton-backends.md").read_text()
+    return re.findall(r"^\| `(\w+)` \| not supported \|$", page, re.M)
+
+
+def missing_functions(folder, backends):
+    """Compiles a backend that calls each of these when its model loads, and echoes if all are refused by name."""
+    code = ['#include "identity_test.c"', "#include <stdio.h>", "int TRITONSERVER_ErrorCode(Error *);",
+            *(f"Error *{name}(void);" for name in missing_names()),
+            "static const struct { const char *name; Error *(*call)(void); } all[] = {",
+            *(f'  {{"{name}", {name}}},' for name in missing_names()), """};
+
+Error *TRITONBACKEND_ModelInitialize(Model *model) {
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char want[200];
+    snprintf(want, sizeof want, "%s is not supported by this server", all[i].name);
+    Error *e = all[i].call();
+    if (e == NULL) return TRITONSERVER_ErrorNew(1, all[i].name);
+    if (TRITONSERVER_ErrorCode(e) != 5 || strcmp(TRITONSERVER_ErrorMessage(e), want) != 0) return e;
+    TRITONSERVER_ErrorDelete(e);
+  }
+  return NULL;
+}
+"""]
+    (folder / "missing.c").write_text("\n".join(code))
+    (backends / "missing_test").mkdir()
+    subprocess.run(["cc", "-O1", "-Werror", "-shared", "-fPIC", "-I", SOURCES, folder / "missing.c",
+                    "-o", backends / "missing_test/libtriton_missing_test.so"], check=True)
+
+
+def depend(backends, name, without=False):
+    """Makes a backend NAME_test that needs libmiddle_NAME.so, which needs libend_NAME.so. Returns the path of the one in
+    the middle. without: that at the end is missing."""
+    folder = backends / f"{name}_test"
+    folder.mkdir()
+    end, middle = folder / f"libend_{name}.so", folder / f"libmiddle_{name}.so"
+    for code, path, *flags in (("int end(void) { return 1; }", end),
+                               ("#include <stdlib.h>\nint end(void); void middle(void) { if (end()) abort(); }", middle,
+                                end, "-Wl,-rpath,$ORIGIN")):
+        (folder / "part.c").write_text(code)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", path, folder / "part.c", *flags], check=True)
+    library("identity_test", folder, "-Wl,--no-as-needed", middle, "-Wl,-rpath,$ORIGIN").rename(
+        folder / f"libtriton_{name}_test.so")
+    if without:
+        end.unlink()
+    return middle
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("triton")
@@ -53,10 +132,19 @@ def server(tmp_path_factory):
     library("identity_test", backends / "lacking_test", "-Wl,--no-as-needed", folder / "libabsent_test.so").rename(
         backends / "lacking_test/libtriton_lacking_test.so")
     (folder / "libabsent_test.so").unlink()
+    need_newer(library("identity_test", backends / "newer_test").rename(
+        backends / "newer_test/libtriton_newer_test.so"))
+    for name, version in (("newstd", "GLIBCXX"), ("newabi", "CXXABI")):
+        throwing_library(backends, name)
+        need_newer(backends / f"{name}_test/libtriton_{name}_test.so", version)
+    missing_functions(folder, backends)
+    depend(backends, "deep", without=True)
+    need_newer(depend(backends, "beneath"))
+    depend(backends, "whole")
     library("identity_test", models / "own" / "1").rename(models / "own/1/libtriton_own_test.so")
     model(models, "own", "own_test")
     model(models, "faulty", "faults_test")
-    for name in ("wrong", "lacking", "empty"):
+    for name in ("wrong", "lacking", "empty", "newer", "newstd", "newabi", "deep", "beneath", "whole", "missing"):
         model(models, name, f"{name}_test")
     model(models, "plain", "identity_test")
     model(models, "batched", "identity_test", "max_batch_size: 8 dynamic_batching { }")
@@ -96,13 +184,53 @@ def test_D076_large_tensors_and_texts(server):
         assert client.infer("texts", [tensor]).as_numpy("OUT").tolist() == texts.tolist()
 
 
+# Parameters of each type.
+PARAMETERS = {"text": "é", "none": "", "large": -2**62, "small": 7, "yes": True, "no": False, "real": 0.1, "whole": 2.0}
+
+
+def test_D076_parameters_of_all_types_over_http(server):
+    answer = infer(server, "plain", [1], parameters=PARAMETERS)
+    got = answer.json["parameters"]
+    assert got == {**PARAMETERS, "batch": 1}
+    assert {k: type(v) for k, v in got.items()} == {k: type(v) for k, v in {**PARAMETERS, "batch": 1}.items()}
+
+
+def test_D076_parameters_of_all_types_over_grpc(server):
+    with grpcclient.InferenceServerClient(server.grpc) as client:
+        tensor = grpcclient.InferInput("IN", [1], "FP32")
+        tensor.set_data_from_numpy(np.array([1], np.float32))
+        got = client.infer("plain", [tensor], parameters=PARAMETERS).get_response().parameters
+    kinds = {str: "string_param", int: "int64_param", bool: "bool_param", float: "double_param"}
+    assert {k: (p.WhichOneof("parameter_choice"), getattr(p, p.WhichOneof("parameter_choice")))
+            for k, p in got.items()} == {k: (kinds[type(v)], v) for k, v in {**PARAMETERS, "batch": 1}.items()}
+
+
 @pytest.mark.parametrize("name, reason", [
     ("wrong", "libtriton_wrong_test.so is not a library of Linux"),
     ("lacking", "libabsent_test.so: cannot open shared object file"),
     ("empty", "unable to find backend library for backend 'empty_test'"),
+    ("newer", "libtriton_newer_test.so needs glibc 9."),
+    ("newer", f"and this machine has {os.confstr('CS_GNU_LIBC_VERSION').split()[1]}"),
+    ("newstd", "version `GLIBCXX_9."),
+    ("newstd", "libtriton_newstd_test.so"),
+    ("newabi", "version `CXXABI_9."),
+    ("newabi", "libtriton_newabi_test.so"),
+    ("deep", "libend_deep.so: cannot open shared object file"),
+    ("beneath", "version `GLIBC_9."),
+    ("beneath", "libmiddle_beneath.so"),
 ])
 def test_D076_a_library_that_cannot_be_opened_is_named(server, name, reason):
     assert reason in server.index()[name, "1"][1]
+
+
+def test_D076_each_function_that_is_not_built_says_so(server):
+    """The backend fails to load if one of them answers otherwise."""
+    assert len(missing_names()) == 59
+    assert infer(server, "missing", [7]).json["outputs"][0]["data"] == [7], server.index()
+
+
+def test_D076_a_library_finds_its_own_dependencies_beside_itself(server):
+    assert infer(server, "whole", [7]).json["outputs"][0]["data"] == [7]
 
 
 def test_D076_errors_of_a_batch_and_of_a_request(server):
@@ -132,3 +260,23 @@ def test_D076_the_steps_of_the_page_use_a_library(tmp_path):
     with Server([], tmp_path, *options) as server:
         answer = infer(server, name, [1, 2])
         assert answer.json["outputs"][0]["data"] == [1, 2], answer.body
+
+
+def test_A034_D076_a_library_that_runtime_names_is_used_or_missed_also_for_names_of_own_backends(tmp_path):
+    """The server's own backend of the name is no replacement for it."""
+    repository, backends = tmp_path / "models", tmp_path / "backends"
+    built = library("identity_test", backends / "square").rename(backends / "square/libtriton_mine.so")
+    model(repository, "directory", "square", 'runtime: "libtriton_mine.so"')
+    model(repository, "folder", "identity", 'runtime: "libtriton_own.so"')
+    shutil.copy(built, repository / "folder/1/libtriton_own.so")
+    for name in ("sequence", "square", "identity", "python"):
+        model(repository, "no_" + name, name, 'runtime: "libtriton_absent.so"')
+    with Server(repository, tmp_path, f"--backend-directory={backends}", "--exit-on-error=false", wait="live") as s:
+        index = until(lambda: (i := s.index()) and len(i) == 6 and
+                      all(state in ("READY", "UNAVAILABLE") for state, _ in i.values()) and i, 60, "not loaded", s.log)
+        for name in ("directory", "folder"):
+            assert infer(s, name, [1.5, 2.5]).json["outputs"][0]["data"] == [1.5, 2.5], index
+        for name in ("sequence", "square", "identity", "python"):
+            state, reason = index["no_" + name, "1"]
+            assert state == "UNAVAILABLE", name
+            assert f"unable to find backend library 'libtriton_absent.so' for model 'no_{name}'" in reason, reason

@@ -4,24 +4,16 @@ import http.client
 import json
 import os
 import pathlib
-import subprocess
 
 import pytest
 
 from harness import REFERENCE, SANITIZED, Server, until
-from test_triton_backends import SOURCES, infer, library, model
+from test_triton_backends import infer, library, model, throwing_library
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a folder with the reference's own backends")
 
 # The memory of the address sanitizer counts as the process's.
 LIMIT = () if SANITIZED else ("--backend-config=wastes_test,memory-limit-byte-size=536870912",)
-
-
-def throwing_library(backends):
-    """Compiles the backend in C++."""
-    (backends / "throws_test").mkdir()
-    subprocess.run(["c++", "-O1", "-shared", "-fPIC", "-pthread", "-I", SOURCES, SOURCES / "throws_test.cc",
-                    "-o", backends / "throws_test/libtriton_throws_test.so"], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +67,18 @@ def test_D076_an_execution_that_does_not_end_is_ended_when_its_client_has_left(s
     until(lambda: processes(server) != before, 60, "the process goes on", server.log)
     ready(server, "wastes")
     assert infer(server, "wastes", [0]).status == 200
+
+
+def test_D076_an_execution_sees_that_its_request_is_cancelled(server):
+    ready(server, "wastes")
+    before = processes(server)
+    connection = http.client.HTTPConnection(*server.http.split(":"), timeout=60)
+    connection.request("POST", "/v2/models/wastes/infer", json.dumps(
+        {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [5]}]}))
+    until(lambda: "a request waits to be cancelled" in server.log(), 30, "it has not begun", server.log)
+    connection.close()
+    until(lambda: "the request was cancelled" in server.log(), 30, "it is not cancelled", server.log)
+    assert infer(server, "wastes", [0]).status == 200 and processes(server) == before
 
 
 @pytest.mark.skipif(SANITIZED, reason="the process has no limit of memory")

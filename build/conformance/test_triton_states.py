@@ -11,10 +11,10 @@ from test_triton_backends import library, model
 pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a folder with the reference's own backends")
 
 
-def states(size, strategy="direct { }"):
+def states(size, strategy="direct { }", more=""):
     return (f'instance_group {{ kind: KIND_CPU count: 2 }} '
             f'sequence_batching {{ {strategy} max_sequence_idle_microseconds: 60000000 state {{ input_name: "SUM_IN" output_name: "SUM_OUT" '
-            f"data_type: TYPE_FP32 dims: [ {size} ] }} }}")
+            f"data_type: TYPE_FP32 dims: [ {size} ] {more} }} }}")
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,9 @@ def server(tmp_path_factory):
     library("sequence_test", backends / "sequence_test")
     model(models, "small", "sequence_test", states(1), dims="1")
     model(models, "large", "sequence_test", states(50_000), dims="50000")
+    for size in (1, 50_000):
+        model(models, f"same{size}", "sequence_test", states(size, more="use_same_buffer_for_input_output: true"),
+              dims=str(size))
     oldest = "oldest { max_candidate_sequences: 4 max_queue_delay_microseconds: 1000 }"
     model(models, "batched", "sequence_test", "max_batch_size: 4 " + states(3, oldest), dims="3")
     model(models, "stateless", "sequence_test", dims="1")
@@ -55,6 +58,13 @@ def test_D076_states_in_shared_memory(server):
     values = np.arange(50_000, dtype=np.float32)
     for n in range(8):
         assert ask(server, "large", values, start=n == 0, end=n == 7) == ((n + 1) * values).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_DV100_C038_the_buffer_of_a_state_begins_with_its_value_before(server, size):
+    for n, (value, want) in enumerate([(1, 1), (2, 3), (-3, 3), (4, 7)]):
+        got = ask(server, f"same{size}", [value] * size, 3, start=n == 0, end=n == 3)
+        assert got == [want] * size
 
 
 def test_D076_states_of_a_batch(server):

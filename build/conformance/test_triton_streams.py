@@ -22,10 +22,16 @@ def server(tmp_path_factory):
         library(name, backends / name, "-pthread")
     model(models, "plain", "identity_test", dims="-1")
     model(models, "calls", "calls_test")
+    model(models, "step", "identity_test")
+    (models / "chain/1").mkdir(parents=True)
+    (models / "chain/config.pbtxt").write_text("""platform: "ensemble"
+        input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }
+        ensemble_scheduling { step { model_name: "step" model_version: -1
+            input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }""")
     (models / "stream/1").mkdir(parents=True)
     (models / "stream/config.pbtxt").write_text('backend: "stream_test"\n')
     with Server(models, folder, f"--backend-directory={backends}", "--model-control-mode=explicit",
-                "--load-model=*") as s:
+                *(f"--load-model={name}" for name in ("plain", "calls", "stream"))) as s:
         yield s
 
 
@@ -72,12 +78,40 @@ def test_D076_a_library_sees_that_a_request_is_cancelled(server):
 
 
 def test_D076_a_library_calls_another_model(server):
-    for values in ([1.5], [3, 4], list(range(10_000))):
+    for values in ([1.5], list(range(10_000)), [3, 4]):
         answer = infer(server, "calls", values)
         assert answer.status == 200, answer.body
         assert answer.json["outputs"][0]["data"] == values
+        assert answer.json["parameters"]["gauge"] == values[0] / 2
     metrics = server.request("GET", "/metrics", address=server.metrics).body.decode()
     assert "\ncalls_test_total 3\n" in metrics
+    assert "\n# TYPE calls_test_last gauge\n" in metrics and "\ncalls_test_last 1.5\n" in metrics
+
+
+def test_D076_a_library_controls_other_models(server):
+    def ask(what, name):
+        return infer(server, "calls", [1], parameters={what: name})
+
+    def ready(name):
+        answer = ask("ready", name)
+        assert answer.status == 200, answer.body
+        return answer.json["parameters"]["ready"]
+
+    def gone(name):
+        until(lambda: server.state(name) == "UNAVAILABLE", 60, f"{name} is not unloaded", server.log)
+        return not ready(name)
+
+    assert ready("plain") and not ready("step") and not ready("nobody")
+    assert ask("load", "chain").json["parameters"]["ready"] and ready("step")
+    assert ask("unload_all", "chain").status == 200 and gone("chain") and gone("step")
+    assert ask("load", "chain").json["parameters"]["ready"] and ask("load", "step").json["parameters"]["ready"]
+    assert server.state("step") == server.state("chain") == "READY"
+    assert ask("unload", "chain").status == 200 and gone("chain") and ready("step")
+    assert ask("unload", "step").status == 200 and gone("step")
+    assert ask("unload", "step").status == 200, "a model that is not loaded"
+    refused = ask("load", "nobody")
+    assert refused.status == 500 and "nobody" in refused.error, refused.body
+    assert infer(server, "calls", [2]).status == 200
 
 
 def test_D076_nothing_is_left_after_loads(server):

@@ -96,7 +96,7 @@ def history(server, name):
     now = int(time.time() * 1000)
     answer = server.request("GET", f"/api/history?model={name}&from={now - 600_000}&to={now + 5000}&step=1000",
                             headers={"X-Nereid": "1"},
-                            address=server.ui.removeprefix("http://"))
+                            address=server.ui_address)
     assert answer.status == 200, answer.body
     series = answer.json["series"]
     return sum(sum(s["requests"]) for s in series), sum(sum(s["failures"]) for s in series)

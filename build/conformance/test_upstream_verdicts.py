@@ -1,9 +1,12 @@
 """Reasons why a model is not loaded, and the log of its warmup, with the texts that Triton's own tests look for."""
 
+import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
+from tritonclient.utils import InferenceServerException
 
 import models
-from harness import REFERENCE, Server
+from harness import REFERENCE, Server, deviates
 
 TENSORS = (
     'input [{ name: "I" data_type: TYPE_FP32 dims: [ 4 ] }] '
@@ -41,6 +44,25 @@ def refused(server, name, config, version=True):
     answer = server.post(f"/v2/repository/models/{name}/load", {})
     assert answer.status == 400, answer.body
     return answer.error
+
+
+def test_DV101_the_first_wrong_input_is_named(tmp_path):
+    """Both inputs have two strings, and a shape for three."""
+    io = models.tensors("input", [("INPUT0", "STRING", [-1]), ("INPUT1", "STRING", [-1])])
+    models.write(tmp_path / "models/m/config.pbtxt", 'backend: "python"\n' + io +
+                 models.tensors("output", [("OUTPUT0", "STRING", [-1])]))
+    models.write(tmp_path / "models/m/1/model.py", models.PYTHON_HEAD + "    def execute(self, requests):\n        pass\n")
+    values = np.array([b"a", b"b"], object)
+    with Server(tmp_path / "models", tmp_path) as s, grpcclient.InferenceServerClient(s.grpc) as c:
+        for names in (["INPUT0", "INPUT1"], ["INPUT1", "INPUT0"]):
+            inputs = [grpcclient.InferInput(name, [2], "BYTES") for name in names]
+            for tensor in inputs:
+                tensor.set_data_from_numpy(values)
+                tensor.set_shape([3])
+            with pytest.raises(InferenceServerException) as refusal:
+                c.infer("m", inputs)
+            named = deviates(triton=names[1], ours=names[0])
+            assert f"expected 3 string elements for inference input '{named}'" in str(refusal.value)
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton's reasons are in its log")

@@ -6,20 +6,26 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 import zipfile
 
 import numpy
 import pytest
+import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
 
 from harness import BINARY, REFERENCE, ROOT, free_port
-from test_embed import python_model
+from test_embed import published_numbers, python_model
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the tests are of our package")
 
 
 def wheel():
+    """The wheel of make wheel, which is a part of make test."""
     found = list((ROOT / "build/bin/wheel").glob("nereid-*.whl"))
-    assert len(found) == 1, "run make wheel"
+    if not found:
+        pytest.skip("no wheel is built: run make wheel")
+    assert len(found) == 1, f"several wheels: {found}"
     return found[0]
 
 
@@ -330,6 +336,167 @@ def test_B087_odd_values_and_a_second_server(python, models):
     assert said["bytes"] == "02000000" + b"ab".hex() + "01000000" + b"c".hex()
     assert said["name"] is True
     assert said["fork"] == ["InvalidArgumentError", 0]
+
+
+DLPACK = """
+import ctypes, gc, json, sys
+import numpy as np
+import nereid
+from nereid import tritonserver
+from nereid.tritonserver import DataType, DLDeviceType, MemoryBuffer, MemoryType, Tensor
+
+class Shared:  # has DLPack alone, as the tensors of a framework that nereid does not know
+    def __init__(self, array):
+        self.array = array
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+pointer = ctypes.pythonapi.PyCapsule_GetPointer
+pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+class OfGPU(Shared):  # says that its memory is a GPU's: the device comes after the address of the data
+    def __dlpack__(self, **options):
+        capsule = self.array.__dlpack__()
+        ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8).value = DLDeviceType.kDLCUDA
+        return capsule
+    def __dlpack_device__(self):
+        return DLDeviceType.kDLCUDA, 0
+
+def said(f, *args):
+    try:
+        return f(*args)
+    except tritonserver.TritonError as e:
+        return [type(e).__name__, str(e)]
+
+out, x = {}, np.arange(32, dtype=np.float32).reshape(2, 16)
+server = nereid.Server(sys.argv[1], model_control_mode="explicit", load_model=["builtin_identity"])
+model = server.model("builtin_identity")
+same = lambda value, want: bool((model.infer({"INPUT0": value})["OUTPUT0"] == want).all())
+out["same"] = [same(x, x), same(Shared(x), x), same(Shared(x[:, ::-1]), x[:, ::-1]), same(Shared(x[::2]), x[::2])]
+out["half"] = said(lambda: model.infer({"INPUT0": Shared(x.astype(np.float16))}))[0]
+out["complex"] = said(lambda: model.infer({"INPUT0": Shared(x.astype(complex))}))[0]
+out["gpu"] = said(lambda: model.infer({"INPUT0": OfGPU(x)}))[0]
+server.stop()
+
+server = tritonserver.Server(model_repository=sys.argv[1], startup_models=["builtin_identity"],
+                             model_control_mode=tritonserver.ModelControlMode.EXPLICIT).start(wait_until_ready=True)
+model = server.model("builtin_identity")
+ask = lambda value: next(iter(model.infer(inputs={"INPUT0": value}))).outputs["OUTPUT0"]
+tensor = ask(Shared(x))
+buffer = tensor.memory_buffer
+out["buffer"] = [buffer.size, buffer.memory_type.name, buffer.memory_type_id, buffer.data_ptr == tensor.data_ptr,
+                 ctypes.c_float.from_address(buffer.data_ptr + 4).value]
+owner = x + 1
+own = MemoryBuffer.from_dlpack(owner)
+out["own"] = [own.owner is owner, own.data_ptr == owner.ctypes.data, own.size]
+made = Tensor(DataType.FP32, [2, 16], own)
+out["made"] = [bool((ask(made).numpy() == owner).all()), np.shares_memory(made.numpy(), owner)]
+address, want = owner.ctypes.data, owner.copy()
+del owner, own
+gc.collect()
+out["kept"] = bool((made.numpy() == want).all()) and made.data_ptr == address
+out["empty"] = Tensor(DataType.FP32, [0], MemoryBuffer.from_dlpack(np.empty(0, np.float32))).numpy().tolist()
+out["refused"] = [said(MemoryBuffer.from_dlpack, [1]), said(MemoryBuffer.from_dlpack, x[:, ::2]),
+                  said(lambda: Tensor(DataType.FP32, [1], MemoryBuffer(0, MemoryType.GPU, 0, 4, None)))]
+out["there"] = [tensor.to_device(d) is tensor for d in (
+    "cpu", "cpu:0", "CPU", MemoryType.CPU, (MemoryType.CPU, 0), (DLDeviceType.kDLCPU, 0), MemoryType.CPU_PINNED)]
+out["host"] = tensor.to_host() is tensor
+out["elsewhere"] = [said(tensor.to_device, d)[0] for d in (
+    "gpu", "gpu:1", MemoryType.GPU, (MemoryType.GPU, 0), (DLDeviceType.kDLCUDA, 0), "cpu:1")]
+out["wrong"] = [said(tensor.to_device, d)[0] for d in ("tpu", "cpu:x", (DLDeviceType.kDLMetal, 0))]
+out["device"] = tensor.__dlpack_device__() == (DLDeviceType.kDLCPU, 0)
+server.stop()
+print(json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(python, models):
+    return run(python, DLPACK, models)
+
+
+def test_B087_objects_with_dlpack_are_inputs(shared):
+    assert shared["same"] == [True] * 4
+    assert shared["half"] == shared["complex"] == shared["gpu"] == "InvalidArgumentError"
+
+
+def test_B087_memory_buffers_of_tritons_module(shared):
+    assert shared["buffer"] == [128, "CPU", 0, True, 1]
+    assert shared["own"] == [True, True, 128] and shared["made"] == [True, True] and shared["kept"]
+    assert shared["empty"] == []
+    assert shared["refused"] == [
+        ["InvalidArgumentError", "Object does not support DLpack protocol"],
+        ["InvalidArgumentError", "Only contiguous memory is supported"],
+        ["UnsupportedError", "memory of a GPU is not supported"]]
+
+
+ENUMERATIONS = {"DataType": "TYPE", "MemoryType": "MEMORY", "InstanceGroupKind": "INSTANCEGROUPKIND", "LogLevel": "LOG",
+                "ModelControlMode": "MODEL_CONTROL", "RateLimitMode": "RATE_LIMIT", "MetricKind": "METRIC_KIND",
+                "MetricFormat": "METRIC", "ModelBatchFlag": "BATCH", "ModelTxnPropertyFlag": "TXN", "LogFormat": "LOG"}
+
+
+def test_B087_the_enumerations_have_the_published_numbers(python):
+    numbers = "{name: {e.name: int(e) for e in getattr(t, name)} for name in %r}" % list(ENUMERATIONS)
+    said = run(python, "import json\nfrom nereid import tritonserver as t\nprint(json.dumps(%s))" % numbers)
+    published = {name.removeprefix("TRITONSERVER_"): number for name, number, _ in published_numbers()}
+    for name, prefix in ENUMERATIONS.items():
+        for member, number in said[name].items():
+            assert published["%s_%s" % (prefix, member)] == number, (name, member)
+
+
+def test_B087_devices_of_tritons_module(shared):
+    assert shared["there"] == [True] * 7 and shared["host"] and shared["device"]
+    assert shared["elsewhere"] == ["UnsupportedError"] * 6 and shared["wrong"] == ["InvalidArgumentError"] * 3
+
+
+PORTS = """
+import json, os, sys
+import nereid
+
+def listening():
+    \"\"\"The TCP ports on which this process waits.\"\"\"
+    own = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            own.add(os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass  # that of listdir
+    rows = [line.split() for name in ("tcp", "tcp6") for line in open("/proc/self/net/" + name).readlines()[1:]]
+    return sorted({int(r[1].rsplit(":", 1)[1], 16) for r in rows if r[3] == "0A" and "socket:[%s]" % r[9] in own})
+
+options = json.loads(sys.argv[2])
+with nereid.Server(sys.argv[1], model_control_mode="explicit", load_model=["builtin_identity"], **options):
+    print(json.dumps(listening()), flush=True)
+    sys.stdin.read()
+print(json.dumps(listening()))
+"""
+
+
+@pytest.mark.parametrize("kinds", [(), ("http",), ("grpc",), ("metrics",), ("http", "grpc", "metrics")], ids="-".join)
+def test_B087_a_port_is_open_if_it_is_wanted(python, models, kinds):
+    ports = {kind: free_port() for kind in kinds}
+    options = json.dumps({kind + "_port": port for kind, port in ports.items()})
+    program = subprocess.Popen([python, "-c", PORTS, models, options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        first = program.stdout.readline()
+        assert first, program.communicate()[1][-4000:]
+        assert json.loads(first) == sorted(ports.values())
+        if "http" in ports:
+            assert httpclient.InferenceServerClient("127.0.0.1:%d" % ports["http"]).is_model_ready("builtin_identity")
+        if "grpc" in ports:
+            with grpcclient.InferenceServerClient("127.0.0.1:%d" % ports["grpc"]) as client:
+                assert client.is_model_ready("builtin_identity")
+        if "metrics" in ports:
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % ports["metrics"]) as answer:
+                assert b"nv_inference_request_success" in answer.read()
+        end = program.communicate(timeout=60)
+        assert program.returncode == 0 and json.loads(end[0]) == [], end[1][-4000:]
+    finally:
+        program.kill()
+        program.wait()
 
 
 MEMORY = """

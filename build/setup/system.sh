@@ -24,6 +24,7 @@ for group in "$@"; do
       need_command import imagemagick
       need_command ab apache2-utils
       need_command dbus-daemon dbus-daemon
+      need_command dbus-monitor dbus-bin
       need_command gdbus libglib2.0-bin
       [ "$(uname -m)" != x86_64 ] || /sbin/ldconfig -p | grep -q 'libb64\.so\.0d' || missing+=(libb64-0d) # for perf_analyzer
       ls /usr/share/fonts/truetype/*/*.ttf >/dev/null 2>&1 || missing+=(fonts-dejavu-core)
@@ -38,15 +39,14 @@ for group in "$@"; do
       ;;
     package)
       need_command mmdebstrap mmdebstrap
-      need_command desktop-file-validate desktop-file-utils
-      need_command systemd-analyze systemd
+      need_command systemd-nspawn systemd-container
       need_command rpm rpm
-      need_command man man-db
       ;;
     arm64)
       need_command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
       [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing+=(libc6-dev-arm64-cross)
       need_command qemu-aarch64-static qemu-user-static
+      need_command man man-db
       need_command mmdebstrap mmdebstrap
       ;;
     fleet)

@@ -34,6 +34,9 @@ type Spec struct {
 	ModelFolder   string
 	VersionFolder string
 	Host          Host
+	// GPUs are the numbers of the GPUs that models may use, ascending. It is set for ConfigCompleter and GroupPlacer
+	// only.
+	GPUs []int32
 	// Process is called by any goroutine when a process of the model ends or runs again. It must not block. nil: nobody
 	// is notified.
 	Process func(ProcessEvent)
@@ -111,6 +114,9 @@ type Traits struct {
 	// DeviceBlocking: the instances of the model on one GPU execute one after the other (Triton's execution policy).
 	DeviceBlocking bool
 
+	// SaysReady: the model implements Readiness, and not only its type. It is for models in separate processes.
+	SaysReady bool
+
 	// ReportsExecutions and ReportsResponses: Spec.Reported is called for each, so the server does not count them
 	// itself.
 	ReportsExecutions, ReportsResponses bool
@@ -155,6 +161,13 @@ type ConfigCompleter interface {
 	// CompleteConfig changes s.Config, which may be incomplete, to what the model makes of it. It is not called where
 	// completing configurations is turned off.
 	CompleteConfig(ctx context.Context, s Spec) error
+}
+
+// GroupPlacer is a backend that prefers instance groups which only its own code knows.
+type GroupPlacer interface {
+	// PlaceGroups gives s.Config these groups, where it leaves groups, counts or GPUs open. It is called in place of
+	// CompleteConfig where completing configurations is turned off.
+	PlaceGroups(ctx context.Context, s Spec) error
 }
 
 // ParameterValidator is a backend that can validate a model's parameters before anything is loaded.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -117,10 +118,12 @@ type Error struct {
 	Status  int        // of HTTP; 0 over gRPC
 }
 
-// Error returns the message and the status or code.
+// Error returns the message in one line, and the status or code. Triton ends the message of a failed load with a
+// semicolon and a line feed.
 func (e *Error) Error() string {
+	message := strings.TrimRight(e.Message, ";\n ")
 	if e.Status != 0 {
-		return fmt.Sprintf("%s (HTTP status %d)", e.Message, e.Status)
+		return fmt.Sprintf("%s (HTTP status %d)", message, e.Status)
 	}
-	return fmt.Sprintf("%s (%v)", e.Message, e.Code)
+	return fmt.Sprintf("%s (%v)", message, e.Code)
 }

@@ -424,3 +424,14 @@ func TestValuesThatDoNotFit(t *testing.T) {
 		t.Errorf("StringValues of a cut-off tensor = %q", v)
 	}
 }
+
+func TestAnErrorOfALoadEndsWithItsStatus(t *testing.T) {
+	e := &client.Error{Message: "load failed for model 'm': no backend;\n", Status: 400}
+	if got, want := e.Error(), "load failed for model 'm': no backend (HTTP status 400)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e = &client.Error{Message: "no such model", Code: codes.NotFound}
+	if got, want := e.Error(), "no such model (NotFound)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -39,7 +39,9 @@ type Options struct {
 	PinnedBytes int64
 	// DeviceBytes bounds the memory on each GPU: --cuda-memory-pool-byte-size. The default is DefaultDeviceBytes.
 	DeviceBytes map[int]int64
-	Log         *slog.Logger // nil: slog.Default
+	// GPUs is the number of GPUs of the machine, whose pools Stats lists from the beginning.
+	GPUs int
+	Log  *slog.Logger // nil: slog.Default
 }
 
 // The default sizes of the pools are Triton's.
@@ -64,7 +66,11 @@ func New(o Options) *Memory {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Memory{o: o, devices: map[int]*pool{}, pinned: map[int]*pool{}}
+	m := &Memory{o: o, devices: map[int]*pool{}, pinned: map[int]*pool{}}
+	for gpu := range o.GPUs {
+		m.devicePool(gpu)
+	}
+	return m
 }
 
 // Block is a part of a pool. Its owner must call Free once.
@@ -181,7 +187,7 @@ type PoolStats struct {
 // Stats describes the use of the memory.
 type Stats struct {
 	Pinned                    PoolStats         // of all NUMA nodes together
-	Devices                   map[int]PoolStats // of the GPUs whose memory has been requested
+	Devices                   map[int]PoolStats // by GPU
 	Traffic                   Traffic
 	BoundInputs, BoundOutputs int64 // bytes that models read and wrote directly in clients' regions
 }

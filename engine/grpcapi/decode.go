@@ -40,7 +40,7 @@ type message struct {
 const (
 	maxTensors    = 4096 // inputs, outputs, raw contents
 	maxParameters = 1024 // of a request or a tensor
-	maxDims       = 1024
+	maxDims       = tensor.MaxDims
 )
 
 func tooMany(what string, limit int) error {
@@ -180,7 +180,7 @@ func (m *message) decodeInput(b []byte) error {
 				t.DataType = tensor.ParseDataType(f.data)
 			}
 		case f.bytes(3):
-			for b := f.data; len(b) > 0; {
+			for b := f.data; len(b) > 0 && len(m.dims) <= maxDims; {
 				d, n := consumeVarint(b)
 				if n < 0 {
 					return malformed("inputs.shape")
@@ -188,7 +188,9 @@ func (m *message) decodeInput(b []byte) error {
 				m.dims, b = append(m.dims, int64(d)), b[n:]
 			}
 		case f.num == 3 && f.typ == protowire.VarintType: // a shape that is not packed
-			m.dims = append(m.dims, int64(f.bits))
+			if len(m.dims) <= maxDims {
+				m.dims = append(m.dims, int64(f.bits))
+			}
 		case f.bytes(4):
 			m.tensorParams, err = appendParameter(m.tensorParams, f.data, "inputs.parameters")
 		case f.bytes(5):

@@ -233,6 +233,9 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 
 // mayCall returns the status for the client if a call is not allowed.
 func (s *Server) mayCall(ctx context.Context, method string, group restrict.Group) error {
+	if s.log.Enabled(ctx, slog.LevelDebug) {
+		s.log.Debug("gRPC call: " + method)
+	}
 	if s.authorize != nil {
 		if err := s.authorize(ctx, method); err != nil {
 			return wireError(err)
@@ -246,6 +249,9 @@ func (s *Server) mayCall(ctx context.Context, method string, group restrict.Grou
 
 // refused counts a call that ends with a status if that is a refusal. recorded: the request of the call is recorded.
 func (s *Server) refused(method string, client net.Addr, st *grpcstatus.Status, recorded bool) {
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+		s.log.Debug("gRPC error: " + method + " - " + st.Code().String() + ": " + st.Message())
+	}
 	if !recorded {
 		s.recordRefusal(method, client, st)
 	}

@@ -224,7 +224,8 @@ func TestB4LoadOverrides(t *testing.T) {
 			got := send(t, dial(t, s.addr), request("POST", "/v2/repository/models/add_sub/load",
 				`{"parameters":{"config":`+strconv.Quote(config)+`,"file:`+file+`":"eA=="}}`))
 			if !strings.HasPrefix(got.status, "400") || !strings.Contains(got.body,
-				"must be a path inside the model folder") {
+				"must be a path inside the model folder") || !strings.Contains(got.body,
+				"failed to load 'add_sub', failed to poll from model repository: file override") {
 				t.Errorf("answer %s %s, want 400", got.status, got.body)
 			}
 			alive(t, s)

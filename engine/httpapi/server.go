@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/url"
 	"strconv"
@@ -59,6 +60,7 @@ func (s *Server) lifetime() context.Context { return s.conns.lifetime }
 func (s *Server) serve(x *exchange) {
 	defer s.recoverPanic(x)
 	x.route = s.routes.find(x)
+	s.verbose(x, "HTTP request: ", nil)
 	if len(x.origin) > 0 && s.access.preflight(x) {
 		s.discardBody(x)
 		return
@@ -87,8 +89,21 @@ func (s *Server) serve(x *exchange) {
 		return
 	}
 	if err := x.route.handle(s, x); err != nil {
+		s.verbose(x, "HTTP error: ", err)
 		x.failWith(x.route.errorType, err)
 	}
+}
+
+// verbose logs a line about a request, and err unless it is nil, if the log is verbose.
+func (s *Server) verbose(x *exchange, what string, err error) {
+	if !s.opt.Log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	line := what + string(x.method) + " " + string(x.path)
+	if err != nil {
+		line += " - " + err.Error()
+	}
+	s.opt.Log.Debug(line)
 }
 
 // target returns the model and version of the path. Errors: InvalidArg.

@@ -394,17 +394,23 @@ func TestStalledBody(t *testing.T) {
 
 // A body of known length has the time of a body, not of a header, from its first byte on.
 func TestA26BodyAfterTheHeaderTimeout(t *testing.T) {
-	s := serve(t, func(o *Options) { o.HeaderTimeout, o.StallTimeout = 200*time.Millisecond, time.Minute })
+	const headerTimeout = 3 * time.Second // far more than a busy machine needs to pass on a header
+	s := serve(t, func(o *Options) { o.HeaderTimeout, o.StallTimeout = headerTimeout, time.Minute })
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", addSubPath, len(addSubJSON))
+	var conns []net.Conn
 	for cut := len(head) - 4; cut <= len(head); cut++ { // the end of the header may come in pieces
 		conn := dial(t, s.addr)
 		io.WriteString(conn, head[:cut])
 		for _, b := range []byte(head[cut:]) {
 			io.WriteString(conn, string(b))
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(600 * time.Millisecond)) // a failure shows in Read
+		conns = append(conns, conn)
+	}
+	over := time.Now().Add(headerTimeout + 500*time.Millisecond)
+	for i, conn := range conns {
+		_ = conn.SetReadDeadline(over) // a failure shows in Read
 		if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("cut at %d: an answer of %d bytes (%v) before the body", cut, n, err)
+			t.Fatalf("connection %d: an answer of %d bytes (%v) before the body", i, n, err)
 		}
 		_ = conn.SetReadDeadline(time.Time{})
 		io.WriteString(conn, addSubJSON)

@@ -33,7 +33,7 @@ type Limiter struct {
 	mu        sync.Mutex
 	slots     map[*Slot]bool // guarded by mu, as is all below
 	resources map[resourceKey]*resource
-	waiting   []*Slot // by turn
+	waiting   []*Slot // by turn; of equal turns the higher priority is first
 	now       uint64  // the turn of the latest execution
 	seq       uint64
 }
@@ -87,7 +87,7 @@ func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, erro
 		delete(l.slots, s)
 		return nil, err
 	}
-	s.next = l.now
+	s.next = l.now + s.priority // as after a turn
 	l.set(limits)
 	return s, nil
 }
@@ -236,7 +236,7 @@ func (l *Limiter) await(s *Slot) {
 	l.seq++
 	s.seq = l.seq
 	at, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *Slot) int {
-		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.seq, b.seq))
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.priority, b.priority), cmp.Compare(a.seq, b.seq))
 	})
 	l.waiting = slices.Insert(l.waiting, at, s)
 	l.dispatch()

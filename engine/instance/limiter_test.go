@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,6 +215,40 @@ func TestRateLimiterPriorities(t *testing.T) {
 	})
 }
 
+// While another instance holds the resource, one of priority 2 asks before one of priority 1. As in Triton, its first
+// turn comes after the other's.
+func TestC076_TheFirstTurnIsByPriorityToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(nil)
+		join := func(priority uint32) *Slot {
+			s, err := l.Join(limits(priority, local("R", 1)), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		holder, second, first := join(1), join(2), join(1)
+		if err := holder.Acquire(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		var order []*Slot // one appends at a time: it holds the resource
+		for _, s := range []*Slot{second, first} {
+			go func() {
+				if s.Acquire(t.Context(), nil) == nil {
+					order = append(order, s)
+					s.Release()
+				}
+			}()
+			synctest.Wait()
+		}
+		holder.Release()
+		synctest.Wait()
+		if !slices.Equal(order, []*Slot{first, second}) {
+			t.Errorf("the one of priority 2 came first, of %d", len(order))
+		}
+	})
+}
+
 // alternate lets a and b ask all the time and returns how often a ran before b did.
 func alternate(t *testing.T, a, b *Slot) (before int64) {
 	ctx, stop := context.WithCancel(t.Context())
@@ -298,4 +333,42 @@ func TestRateLimiterTakesBackLateGrant(t *testing.T) {
 	if got := fmt.Sprint(l.Uses()); got != "[{R 0 0 1}]" {
 		t.Errorf("Uses = %s, want nothing held", got)
 	}
+}
+
+// Two instances always ask for the resource.
+func TestC076_OfEqualTurnsTheHigherPriorityComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(nil)
+		order := "" // the one that holds the resource appends
+		slots := map[string]*Slot{}
+		for name, priority := range map[string]uint32{"a": 1, "b": 2} {
+			s, err := l.Join(limits(priority, local("R", 1)), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slots[name] = s
+		}
+		for _, name := range []string{"a", "b"} {
+			s := slots[name]
+			go func() {
+				if s.Acquire(t.Context(), nil) != nil {
+					return
+				}
+				for len(order) < 9 {
+					order += name
+					time.Sleep(time.Millisecond)
+					if !s.Renew() && s.Acquire(t.Context(), nil) != nil {
+						return
+					}
+				}
+				s.Release()
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if order != "aabaabaab" {
+			t.Errorf("the order is %q", order)
+		}
+	})
 }

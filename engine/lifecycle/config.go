@@ -110,20 +110,39 @@ func (l *loader) complete(ctx context.Context, p *plan) {
 	}
 }
 
-// completeByModel lets the newest version complete the configuration, with backends whose models do that.
+// completeByModel lets the newest version complete the configuration, with backends whose models do that. A version
+// that cannot do it gets a fault, and the one before it is asked. An error is one of all versions. As in Triton, the
+// instance groups that a backend prefers count even if that is turned off.
 func (l *loader) completeByModel(ctx context.Context, p *plan) error {
-	c, ok := p.backend.(backend.ConfigCompleter)
-	if !ok || l.o.DisableAutoComplete {
+	if l.o.DisableAutoComplete {
+		if b, ok := p.backend.(backend.GroupPlacer); ok {
+			return b.PlaceGroups(ctx, l.spec(p, p.versions[len(p.versions)-1], p.cfg))
+		}
 		return nil
 	}
-	n := p.versions[len(p.versions)-1]
-	return c.CompleteConfig(ctx, l.spec(p, n, p.cfg))
+	b, ok := p.backend.(backend.ConfigCompleter)
+	if !ok {
+		return nil
+	}
+	for _, n := range slices.Backward(p.versions) {
+		if p.faults[n] != nil {
+			continue // it could not be downloaded
+		}
+		err := b.CompleteConfig(ctx, l.spec(p, n, p.cfg))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		p.faults[n] = err
+	}
+	return nil
 }
 
 // completeEnsemble makes an ensemble decoupled if the model of a step is, whatever its configuration says: as Triton
-// does. Steps that are missing are reported by the load.
+// does. One that says decoupled and has a response cache stays so, and is refused, as in Triton. Steps that are missing
+// are reported by the load.
 func (l *loader) completeEnsemble(p *plan) {
-	if p.cfg.GetEnsembleScheduling() != nil {
+	refused := p.cfg.GetModelTransactionPolicy().GetDecoupled() && p.cfg.GetResponseCache().GetEnable()
+	if p.cfg.GetEnsembleScheduling() != nil && !refused {
 		decoupled, _ := ensemble.Decoupled(p.cfg, l.stepOf)
 		p.cfg.ModelTransactionPolicy = &inferencepb.ModelTransactionPolicy{Decoupled: decoupled}
 	}
@@ -133,7 +152,7 @@ func (l *loader) spec(p *plan, n int64, cfg *inferencepb.ModelConfig) backend.Sp
 	return backend.Spec{
 		ModelName: p.src.Name, Version: n, Config: cfg, ModelFolder: p.src.Folder,
 		VersionFolder: versionFolder(p.src, n),
-		Host:          l.host, Log: l.o.Log,
+		Host:          l.host, GPUs: l.o.Machine.IDs(), Log: l.o.Log,
 	}
 }
 
@@ -180,6 +199,9 @@ func (l *loader) validate(p *plan, sig *modelconfig.Signature) error {
 	faults := modelconfig.Validate(p.cfg, modelconfig.ValidateOptions{
 		Positions: p.pos, Folder: p.src.Name, Signature: sig, Files: os.DirFS(p.src.Folder),
 		GPUs: l.o.Machine.IDs(), MinCapability: l.o.Machine.MinCapability(),
+		Library: func(cfg *inferencepb.ModelConfig) bool {
+			return l.o.Libraries != nil && l.o.Libraries.Of(cfg) != nil
+		},
 	}).Errors()
 	if len(faults) == 0 {
 		return nil

@@ -2,7 +2,10 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"nereid/engine/model"
@@ -95,6 +98,43 @@ func (m *Manager) linger(e *entry, old *model.Model) {
 	defer m.mu.Unlock()
 	delete(e.lingering, old)
 	m.table.Store(m.table.Load().withoutLingering(e.name, old))
+}
+
+// LiveSequences returns the versions in service, or kept for their sequences, that hold live sequences, and how many.
+func (m *Manager) LiveSequences() map[*model.Model]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	live := map[*model.Model]int{}
+	for _, e := range m.entries {
+		for _, mod := range slices.AppendSeq(e.models(), maps.Keys(e.lingering)) {
+			if n := mod.LiveSequences(); n > 0 {
+				live[mod] = n
+			}
+		}
+	}
+	return live
+}
+
+// AwaitSequences waits until no sequence is live, or ctx is done. The caller makes sure that none begins. It logs the
+// numbers of live sequences whenever they change.
+func (m *Manager) AwaitSequences(ctx context.Context) {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	var told map[*model.Model]int
+	for live := m.LiveSequences(); len(live) > 0; live = m.LiveSequences() {
+		for mod, n := range live {
+			if told[mod] != n {
+				m.o.Log.Info(fmt.Sprintf("Model '%s' (version %d) has %d in-flight inferences", // Triton's line
+					mod.Config().GetName(), mod.Version(), n))
+			}
+		}
+		told = live
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // usedAgain reports whether a version of a forgotten entry is in use by the entry of the same name that came after: the

@@ -194,7 +194,7 @@ func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if err := m.checkName(name); err != nil {
 		return err
 	}
-	if err := over.check(); err != nil {
+	if err := over.check(name); err != nil {
 		return err
 	}
 	keys := m.loadKeys(name)

@@ -74,8 +74,8 @@ func (o *Options) unpack(name, key string, over *Override) (*override, error) {
 // folders many.
 const maxOverrideFiles = 4096
 
-// check reports a file that would lie outside the model's folder, and too many of them.
-func (o *Override) check() error {
+// check reports a file that would lie outside the folder of the model, and too many of them.
+func (o *Override) check(model string) error {
 	if o == nil {
 		return nil
 	}
@@ -86,8 +86,8 @@ func (o *Override) check() error {
 	}
 	for path := range o.Files {
 		if !filepath.IsLocal(path) || strings.ContainsAny(path, "\\\x00") || strings.HasSuffix(path, "/") {
-			return status.Errorf(status.InvalidArg,
-				"file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
+			return status.Errorf(status.InvalidArg, "%w", notPolled(model, fmt.Errorf(
+				"file override %q must be a path inside the model folder, such as file:1/model.onnx", path)))
 		}
 	}
 	return nil

@@ -207,9 +207,12 @@ func (l *loader) reportMissing(p *plan) {
 	}
 }
 
+// failAll makes err the fault of all versions that have none.
 func (p *plan) failAll(err error) {
 	for _, n := range p.versions {
-		p.faults[n] = err
+		if p.faults[n] == nil {
+			p.faults[n] = err
+		}
 	}
 }
 

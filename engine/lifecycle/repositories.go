@@ -23,7 +23,7 @@ type Repositories struct {
 	// The repositories, and the models' names in those that were registered with others than their folders'. Both are
 	// replaced, not changed. Guarded by mu.
 	roots []string
-	names map[string]map[string]string
+	names map[string]map[string][]string
 }
 
 func newRepositories(o *Options) *Repositories {
@@ -127,25 +127,21 @@ func (r *Repositories) namespacesOf(name string) (all []string) {
 }
 
 // Register adds a model repository. folders, which may be nil, gives models other names than their folders': the folder
-// by the model's name, one name for each folder. They go before folders of these names in other repositories. Nothing
-// is loaded. Errors, with Triton's texts: AlreadyExists for a repository or a name that is registered already,
-// InvalidArg for invalid names and for a folder that does not exist.
+// by the model's name. They go before folders of these names in other repositories. Nothing is loaded. Errors, with
+// Triton's texts and the path as given: AlreadyExists for a repository or a name that is registered already, InvalidArg
+// for invalid names and for a folder that does not exist.
 func (r *Repositories) Register(path string, folders map[string]string) error {
-	path = filepath.Clean(path)
+	root := absolute(path)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return status.Errorf(status.InvalidArg, "failed to register '%s', repository not found", path)
 	}
-	names := map[string]string{}
+	names := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(folders)) {
 		folder := folders[name]
 		if err := errors.Join(repo.CheckName(name), repo.CheckName(folder)); err != nil {
 			return status.Errorf(status.InvalidArg, "failed to register '%s': %w", path, err)
 		}
-		if other, twice := names[folder]; twice {
-			return status.Errorf(status.InvalidArg,
-				"failed to register '%s': folder '%s' is given two names, '%s' and '%s'", path, folder, other, name)
-		}
-		names[folder] = name
+		names[folder] = append(names[folder], name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,39 +149,47 @@ func (r *Repositories) Register(path string, folders map[string]string) error {
 		return status.Errorf(status.AlreadyExists, "model repository '%s' has already been registered", path)
 	}
 	for _, taken := range r.names {
-		for _, name := range taken {
+		for _, name := range slices.Concat(slices.Collect(maps.Values(taken))...) {
 			if _, conflict := folders[name]; conflict {
 				return status.Errorf(status.AlreadyExists,
 					"failed to register '%s', there is a conflicting mapping for '%s'", name, name)
 			}
 		}
 	}
-	r.roots = append(slices.Clone(r.roots), path)
+	r.roots = append(slices.Clone(r.roots), root)
 	r.names = maps.Clone(r.names)
 	if r.names == nil {
-		r.names = map[string]map[string]string{}
+		r.names = map[string]map[string][]string{}
 	}
-	r.names[path] = names
+	r.names[root] = names
 	return nil
 }
 
 // Unregister removes a model repository. Models loaded from it stay in service until they are unloaded. Errors:
 // InvalidArg, with Triton's text.
 func (r *Repositories) Unregister(path string) error {
-	path = filepath.Clean(path)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.indexOf(path)
 	if at < 0 {
 		return status.Errorf(status.InvalidArg, "failed to unregister '%s', repository not found", path)
 	}
-	r.roots = slices.Delete(slices.Clone(r.roots), at, at+1)
 	r.names = maps.Clone(r.names)
-	delete(r.names, path)
+	delete(r.names, r.roots[at])
+	r.roots = slices.Delete(slices.Clone(r.roots), at, at+1)
 	return nil
 }
 
 // indexOf returns the index of a repository in roots, -1 if it is not there. mu is held.
 func (r *Repositories) indexOf(path string) int {
-	return slices.IndexFunc(r.roots, func(root string) bool { return filepath.Clean(root) == path })
+	path = absolute(path)
+	return slices.IndexFunc(r.roots, func(root string) bool { return absolute(root) == path })
+}
+
+// absolute returns the absolute path of a repository; an address stays as it is.
+func absolute(path string) string {
+	if folder, err := filepath.Abs(path); err == nil && !strings.Contains(path, "://") {
+		return folder
+	}
+	return path
 }

@@ -105,7 +105,12 @@ type sequences interface {
 func (m *Model) Resting() bool { return m.Idle() && !m.HasSequences() }
 
 // HasSequences reports whether a sequence is live, so that the model holds state that its next request needs.
-func (m *Model) HasSequences() bool {
-	s, ok := m.scheduler.(sequences)
-	return ok && s.Live() > 0
+func (m *Model) HasSequences() bool { return m.LiveSequences() > 0 }
+
+// LiveSequences returns how many sequences have begun and not ended.
+func (m *Model) LiveSequences() int {
+	if s, ok := m.scheduler.(sequences); ok {
+		return s.Live()
+	}
+	return 0
 }

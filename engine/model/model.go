@@ -92,8 +92,9 @@ type Model struct {
 	lastUse    atomic.Int64 // an infer.Stamp
 	shadow     atomic.Pointer[shadow.Shadow]
 
-	mu  sync.Mutex
-	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
+	mu      sync.Mutex
+	cfg     *inferencepb.ModelConfig // guarded by mu, as is resized; replaced by Resize
+	resized time.Time
 }
 
 var (
@@ -453,8 +454,15 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cfg = cfg
+	m.cfg, m.resized = cfg, time.Now()
 	return nil
+}
+
+// Resized returns when Resize last succeeded; zero: it never did.
+func (m *Model) Resized() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resized
 }
 
 // placements lists the instances that a configuration asks for. If a group names a host policy that the server does not

@@ -28,6 +28,8 @@ type ValidateOptions struct {
 	Signature *Signature // of the model file
 	Files     fs.FS      // the model's folder, which must contain the label, warmup and initial state files
 	Backends  []string   // the backends that are available; nil accepts every name
+	// Library reports whether the backend directory has the library that a configuration names. nil: there is none.
+	Library func(*inferencepb.ModelConfig) bool
 	// Refused explains why a backend is not among Backends, and what to do. It returns "" if it does not know the
 	// backend. nil: it knows none.
 	Refused func(backend string) string
@@ -200,15 +202,20 @@ func (c *checker) runtime() {
 		c.err("runtime", "name a file in the backend's folder", "runtime %q leads out of the backend's folder", r)
 	case r == "libtriton_"+c.cfg.Backend+".so": // Triton's default
 	case r == "model.py" && !slices.Contains(compiled, c.cfg.Backend):
-	case strings.HasSuffix(r, ".so") && !slices.Contains(own, c.cfg.Backend): // its library has another name
-	default:
+	case !strings.HasSuffix(r, ".so"):
 		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", c.cfg.Backend, r)
+	case !slices.Contains(own, c.cfg.Backend): // without its library, the backend is not available
+	case hasLibrary(c.cfg, c.o.Files), c.o.Library != nil && c.o.Library(c.cfg): // used in place of the server's own
+	default:
+		c.err("runtime", fmt.Sprintf("put it into the model's folder or into the backend directory, or remove it: "+
+			"this server has its own backend '%s'", c.cfg.Backend),
+			"unable to find backend library '%s' for model '%s'", r, c.cfg.Name)
 	}
 }
 
 // compiled are the backends that are never written in Python.
 var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square",
-	"add_sub"}
+	"add_sub", "sequence", "dyna_sequence", "iterative_sequence"}
 
 // own are the backends for which this server needs no library.
 var own = append([]string{BackendPython, BackendPyTorch, BackendTensorFlow, BackendOpenVINO}, compiled...)

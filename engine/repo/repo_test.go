@@ -158,9 +158,11 @@ func TestRegisteredNamesArePreferred_A024(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"another name than its folder's", Options{Names: map[string]map[string]string{b: {"x": "m", "m": "y"}}},
+		{"another name than its folder's", Options{Names: map[string]map[string][]string{b: {"x": {"m"}, "m": {"y"}}}},
 			b + "/x"},
-		{"the name of its folder", Options{Names: map[string]map[string]string{b: {"m": "m"}}}, b + "/m"},
+		{"one of two names", Options{Names: map[string]map[string][]string{b: {"x": {"z", "m"}, "m": {"y"}}}},
+			b + "/x"},
+		{"the name of its folder", Options{Names: map[string]map[string][]string{b: {"m": {"m"}}}}, b + "/m"},
 		{"a preferred repository", Options{Preferred: b}, b + "/m"},
 		{"a repository that yields", Options{Yielding: a}, b + "/m"},
 	} {
@@ -258,7 +260,8 @@ func TestLinkLoopEnds(t *testing.T) {
 
 func TestCheckName(t *testing.T) {
 	long := string(make([]byte, 300))
-	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "a\x00b", "a\nb", long} {
+	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "a\x00b", "a\nb", long, " ",
+		"\u200b", "\u00a0\u2060"} {
 		if CheckName(name) == nil {
 			t.Errorf("CheckName(%q) passes", name)
 		}

@@ -85,9 +85,9 @@ type Options struct {
 	Roots []string
 	// ConfigName prefers configs/<ConfigName>.pbtxt over config.pbtxt if it exists (--model-config-name).
 	ConfigName string
-	// Names gives models other names than their folders: by repository, then by folder name. As in Triton, such a model
-	// is taken if another repository has a folder of this name.
-	Names map[string]map[string]string
+	// Names gives models other names than their folders: by repository, then by folder name. A folder with several
+	// names is several models. As in Triton, such a model is taken if another repository has a folder of this name.
+	Names map[string]map[string][]string
 	// Preferred, if not empty, is the repository whose models are taken if another one has a model of the same name.
 	Preferred string
 	// Yielding, if not empty, is the repository whose models are not taken if another one has a model of the same name.
@@ -141,26 +141,36 @@ func Folders(o Options) (keys []string) {
 		}
 		entries, _ := os.ReadDir(root)
 		for _, e := range entries {
-			name, ok := o.nameOf(root, e)
-			if !ok || CheckName(name) != nil {
-				continue
+			for _, name := range o.namesOf(root, e) {
+				if CheckName(name) != nil {
+					continue
+				}
+				if o.Namespaces {
+					name = Key(root, name)
+				}
+				keys = append(keys, name)
 			}
-			if o.Namespaces {
-				name = Key(root, name)
-			}
-			keys = append(keys, name)
 		}
 	}
 	return keys
 }
 
-// nameOf returns the name of the model in a folder of a repository; false if the entry is not to be read.
-func (o *Options) nameOf(root string, e fs.DirEntry) (name string, ok bool) {
-	name, alias := o.Names[root][e.Name()]
-	if !alias {
-		name = e.Name()
+// namesOf returns the names of the model in a folder of a repository; none if the entry is not to be read.
+func (o *Options) namesOf(root string, e fs.DirEntry) []string {
+	names := o.Names[root][e.Name()]
+	if names == nil {
+		names = []string{e.Name()}
 	}
-	return name, !Ignored(e.Name()) && (o.Only == "" || name == o.Only) && isFolder(root, e)
+	if o.Only != "" {
+		if !slices.Contains(names, o.Only) {
+			return nil
+		}
+		names = []string{o.Only}
+	}
+	if Ignored(e.Name()) || !isFolder(root, e) {
+		return nil
+	}
+	return names
 }
 
 // scanRoot returns the models of one repository.
@@ -180,13 +190,11 @@ func (o *Options) scanRoot(root string) (found []*Model, err error) {
 			"model repository %s is empty and on another file system than before; mount it again", root)
 	}
 	for _, e := range entries {
-		name, ok := o.nameOf(root, e)
-		if !ok {
-			continue
+		for _, name := range o.namesOf(root, e) {
+			m := ScanModel(root, e.Name(), o.ConfigName)
+			m.Name, m.Alias = name, name != e.Name()
+			found = append(found, m)
 		}
-		m := ScanModel(root, e.Name(), o.ConfigName)
-		m.Name, m.Alias = name, name != e.Name()
-		found = append(found, m)
 	}
 	return found, nil
 }
@@ -264,14 +272,14 @@ func Ignored(name string) bool {
 	return false
 }
 
-// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, of spaces alone, with a
-// separator or a control character, or longer than file systems allow. Control characters include line separators and
-// those that change the direction of text, since such a name looks like another one.
+// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, of spaces alone (also of
+// those without a width), with a separator or a control character, or longer than file systems allow. Line separators
+// and characters that change the direction of text are control characters here: such a name looks like another one.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return status.New(status.InvalidArg, "model name must not be empty")
-	case strings.TrimSpace(name) == "":
+	case strings.TrimFunc(name, isInvisible) == "":
 		return status.Errorf(status.InvalidArg, "model name %q must not be of spaces alone", name)
 	case len(name) > 255:
 		return status.Errorf(status.InvalidArg, "model name of %d bytes is too long: 255 are allowed", len(name))
@@ -284,6 +292,9 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// isInvisible reports whether a character is a space or has no width.
+func isInvisible(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) }
 
 // ParseVersion returns the number of a version folder by its name. ok is false if the name is no version.
 func ParseVersion(name string) (n int64, ok bool) {

@@ -24,7 +24,8 @@ const (
 )
 
 // Phases returns the time of each phase. They follow each other without gaps: their sum is Ended minus Began. For an
-// ensemble's request, Queue to Output are the sums of its steps, as in its statistics.
+// ensemble's request, Queue to Compute are the sums of its steps, as in its statistics. If steps ran at the same time
+// and the sums are more than the time that passed, each phase has its share of that time.
 func (r *Record) Phases() (all [NumPhases]time.Duration) {
 	at := r.Began()
 	until := func(p Phase, s infer.Stamp) {
@@ -44,9 +45,15 @@ func (r *Record) Phases() (all [NumPhases]time.Duration) {
 		until(Check, r.Queued)
 		until(Queue, max(r.Finished, r.Queued))
 	default:
-		for p, s := range []infer.Stamp{r.Queued, r.Taken, r.Times.Input, r.Times.Output, r.Finished} {
-			until(Check+Phase(p), s)
+		share := 1.0
+		if sums := r.Times.Output.Sub(r.Queued); r.Times.Output > r.Finished && sums > 0 {
+			share = float64(r.Finished.Sub(r.Queued)) / float64(sums)
 		}
+		until(Check, r.Queued)
+		for p, s := range []infer.Stamp{r.Taken, r.Times.Input, r.Times.Output} {
+			until(Queue+Phase(p), r.Queued+infer.Stamp(share*float64(s.Sub(r.Queued))))
+		}
+		until(Output, r.Finished)
 	}
 	until(Encode, r.Encoded)
 	until(Send, r.Sent)

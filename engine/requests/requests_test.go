@@ -149,11 +149,14 @@ func TestLogKeepsTheLastRecords(t *testing.T) {
 func TestPhasesAddUp(t *testing.T) {
 	ms := func(n int) infer.Stamp { return infer.Stamp(time.Hour) + infer.Stamp(n)*infer.Stamp(time.Millisecond) }
 	whole := infer.Times{Arrived: ms(2), Queued: ms(3), Taken: ms(10), Input: ms(11), Output: ms(20), Finished: ms(22)}
+	sums := infer.Times{Arrived: ms(1), Queued: ms(2), Taken: ms(6), Input: ms(8), Output: ms(22), Finished: ms(12)}
 	for _, tt := range []struct {
 		name string
 		r    Record
 		want [NumPhases]int // milliseconds
 	}{
+		{"an ensemble with steps at the same time", Record{Times: sums, Encoded: ms(13), Sent: ms(14)},
+			[NumPhases]int{0, 1, 2, 1, 7, 0, 1, 1}},
 		{"executed", Record{Received: ms(1), Times: whole, Encoded: ms(25), Sent: ms(30)},
 			[NumPhases]int{1, 1, 7, 1, 9, 2, 3, 5}},
 		{"of a model", Record{Times: whole}, [NumPhases]int{0, 1, 7, 1, 9, 2, 0, 0}},

@@ -9,6 +9,10 @@ import (
 	"nereid/engine/status"
 )
 
+// MaxDims is the largest number of dimensions of a tensor in a request. The server keeps eight bytes for a dimension,
+// which takes one in a gRPC message and two in JSON.
+const MaxDims = 1024
+
 // Elements returns the number of elements of a shape, 1 for the empty shape. It returns InvalidArg for a negative
 // dimension and for a product above the range of int64.
 func Elements(shape []int64) (int64, error) {

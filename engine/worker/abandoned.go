@@ -7,22 +7,32 @@ import (
 )
 
 // A process may ignore the cancellation of its requests, for example in C code or in an endless loop. This file kills
-// such a process: no client waits for its work, but other requests wait for the instance.
+// such a process: no client waits for its work, but other requests wait for the instance. It also kills a process whose
+// model has left service and which does not end its work, although clients wait.
 
-// watch kills a process whose work is abandoned.
+// watch kills a process whose work is abandoned, or goes on for too long after its model has left service.
 type watch struct {
 	w     *Worker
 	timer *time.Timer // guarded by the worker's mu, as are the next
 	// abandoned says that the work was abandoned when the timer was set. ticket is the worker's lastTicket of then.
 	abandoned bool
 	ticket    uint64
-	leaving   bool // see Supervisor.Leave
+	leaving   bool        // see Supervisor.Leave
+	unload    *time.Timer // ends at process.Limits.Unload
+	overdue   bool        // the process was killed because of that limit
 }
 
 func newWatch(w *Worker) watch {
-	x := watch{w: w, timer: time.AfterFunc(time.Hour, func() { w.watch.check() })}
-	x.timer.Stop()
+	x := watch{w: w, timer: time.AfterFunc(time.Hour, func() { w.watch.check() }),
+		unload: time.AfterFunc(time.Hour, func() { w.watch.expire() })}
+	x.stop()
 	return x
+}
+
+// stop stops the timers. The worker's mu is held once the worker runs.
+func (x *watch) stop() {
+	x.timer.Stop()
+	x.unload.Stop()
 }
 
 // cancelled sets the timer if the execution under way is abandoned now.
@@ -41,6 +51,34 @@ func (x *watch) leave() {
 	defer x.w.mu.Unlock()
 	if x.leaving = true; !x.w.closed {
 		x.set()
+	}
+}
+
+// leaveBy is leave, and bounds all work: the model has left service at a time.
+func (x *watch) leaveBy(left time.Time) {
+	x.leave()
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	if !x.w.closed {
+		x.unload.Reset(time.Until(left.Add(x.unloadLimit())))
+	}
+}
+
+func (x *watch) unloadLimit() time.Duration { return cmp.Or(x.w.spec.Limits.Unload, unloadTimeout) }
+
+// expire is called by the timer of the unload. It kills the process if it works.
+func (x *watch) expire() {
+	w := x.w
+	w.mu.Lock()
+	works := !w.closed && (w.current != nil || len(w.late) > 0)
+	if x.overdue = works; !works && !w.closed {
+		x.unload.Reset(leaveGrace) // a request may still be in the queue
+	}
+	w.mu.Unlock()
+	if works {
+		w.log.Warn("a model that has left service goes on with a request for too long; its process is killed",
+			"pid", w.PID(), "unload-timeout-seconds", x.unloadLimit().Seconds())
+		w.stop()
 	}
 }
 
@@ -89,4 +127,11 @@ func (x *watch) check() {
 			"pid", w.PID(), "after", limit)
 		w.stop()
 	}
+}
+
+// unloadOverdue reports whether the process was killed because of process.Limits.Unload.
+func (w *Worker) unloadOverdue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.watch.overdue
 }

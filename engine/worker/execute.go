@@ -262,7 +262,8 @@ func (w *Worker) setState(r *infer.Request, bits byte, on bool) {
 	}
 }
 
-// finish ends the execution under way. Requests of a decoupled model without a final response stay pending.
+// finish ends the execution under way. Requests of a decoupled model without a final response stay pending. A request
+// of another model that has its response is answered with it: its final flag may come later, and is then discarded.
 func (w *Worker) finish(id uint64, failure error) error {
 	w.mu.Lock()
 	ex := w.current
@@ -274,10 +275,15 @@ func (w *Worker) finish(id uint64, failure error) error {
 		ex.batch.MarkOutput()
 	}
 	w.current = nil
+	var sent []pending
 	for i := range ex.requests {
 		q := &ex.requests[i]
 		if q.done {
 			continue
+		}
+		if q.held != nil && failure == nil {
+			sent = append(sent, *q)
+			q.held = nil
 		}
 		if w.spec.Decoupled && failure == nil {
 			moved := *q
@@ -292,6 +298,9 @@ func (w *Worker) finish(id uint64, failure error) error {
 	}
 	ex.batch, ex.series = nil, nil
 	w.mu.Unlock()
+	for i := range sent {
+		w.respondOnce(&sent[i], nil, true)
+	}
 	w.reader.finished++
 	w.running.Store(0)
 	if !w.served.Load() {

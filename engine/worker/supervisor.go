@@ -56,7 +56,7 @@ type Supervisor struct {
 	due     time.Time     // when the next worker is started, at the earliest
 	since   time.Time     // when the worker was taken into service
 	before  []string      // the last output of the worker before
-	leaving bool          // see Leave
+	left    time.Time     // when Leave was called; zero: it was not
 }
 
 // Supervision says what a Supervisor supervises.
@@ -200,8 +200,8 @@ func (s *Supervisor) up(w *Worker) {
 	defer s.mu.Unlock()
 	s.worker, s.since = w, time.Now()
 	w.suspects.Store(s.o.Suspects)
-	if s.leaving {
-		w.watch.leave()
+	if !s.left.IsZero() {
+		w.watch.leaveBy(s.left)
 	}
 	s.state.Err = nil
 	s.signal()
@@ -215,12 +215,12 @@ func (s *Supervisor) signal() {
 }
 
 // Leave notes that the model has left service. A process that executes only what no client waits for is stopped soon,
-// in place of after process.Limits.Abandoned.
+// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload.
 func (s *Supervisor) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaving = true; s.worker != nil {
-		s.worker.watch.leave()
+	if s.left = time.Now(); s.worker != nil {
+		s.worker.watch.leaveBy(s.left)
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 	// leaveGrace takes the place of process.Limits.Abandoned in a model that leaves service. The process is stopped
 	// after once to twice this time.
 	leaveGrace = 5 * time.Second
+	// unloadTimeout is the default of process.Limits.Unload.
+	unloadTimeout = 5 * time.Minute
 	// refuseTime is how long an input is refused after it has crashed a process twice, and how long a crash counts.
 	refuseTime = 10 * time.Minute
 	// startTimeout is the default of Spec.StartTimeout.

@@ -236,10 +236,14 @@ func (w *Worker) run(ended <-chan string) {
 	if left := w.pendingResponses(); left != nil {
 		w.log.Warn("answers that a model's process had not sent when it ended cannot be read", "err", left)
 	}
-	if err == nil {
+	switch {
+	case w.unloadOverdue():
+		err = status.Errorf(status.Unavailable, "model instance '%s' had the request for longer than %v after its "+
+			"model was unloaded (unload-timeout-seconds); its process was ended", w.spec.Name, w.watch.unloadLimit())
+	case err == nil:
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' ended while it had the request: %s",
 			w.spec.Name, how)
-	} else {
+	default:
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' was ended: %w", w.spec.Name, err)
 	}
 	w.failAll(err)
@@ -255,7 +259,7 @@ func (w *Worker) run(ended <-chan string) {
 func (w *Worker) failAll(err error) {
 	w.mu.Lock()
 	w.closed, w.err = true, err
-	w.watch.timer.Stop()
+	w.watch.stop()
 	late, current := w.late, w.current
 	w.late, w.current = map[uint64]*pending{}, nil
 	w.mu.Unlock()

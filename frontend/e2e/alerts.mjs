@@ -140,6 +140,37 @@ export async function alerting({ base, page, report, id }) {
     await serverRule(false);
   });
 
-  fs.rmSync(path.join(repository, name), { recursive: true });
-  await eventually(models, (all) => !all.some((m) => m.name === name));
+  const worse = `e2e_worse_${id}`;
+  await report.step("a version that is worse is replaced by the one before, from its alert", async () => {
+    const aside = path.join(repository, `.${worse}`);
+    const put = (version, text) => (fs.mkdirSync(path.join(aside, version), { recursive: true }), fs.writeFileSync(path.join(aside, version, "model.py"), text));
+    put("1", code.replace(/return .*/, 'return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", pb_utils.get_input_tensor_by_name(r, "X").as_numpy())]) for r in requests]'));
+    fs.writeFileSync(path.join(aside, "config.pbtxt"), config);
+    fs.renameSync(aside, path.join(repository, worse));
+    await eventually(models, (all) => all.some((m) => m.name === worse && m.state === "READY"));
+    const body = JSON.stringify({ inputs: [{ name: "X", datatype: "FP32", shape: [1], data: [1] }] });
+    const send = async (n) => {
+      let last = 0;
+      for (let i = 0; i < n; i++) last = (await fetch(`${base}/api/infer/${worse}`, { method: "POST", headers: { "X-Nereid": "1" }, body })).status;
+      return last;
+    };
+    const start = Date.now(); // the last seconds before a load are not compared
+    await send(60);
+    await eventually(async () => (await api(base, "GET", `/api/models/${worse}/loads`)).loads[0].requests, (n) => n >= 60 && Date.now() - start > 6000);
+    put("2", code);
+    fs.renameSync(path.join(aside, "2"), path.join(repository, worse, "2"));
+    fs.rmSync(aside, { recursive: true });
+    const open = () => api(base, "GET", "/api/alerts").then((all) => all.open.some((a) => a.model === worse && a.kind === "version"));
+    report.check(await eventually(async () => (await send(5), open()), (is) => is), "the new version raises an alert");
+    await page.goto(`${base}/#/models/${worse}`);
+    await shot(page, "84-worse");
+    await button("Serve v1 again").click();
+    await page.getByText(`${worse} v1 serves again, in the place of v2.`).waitFor();
+    const { versions } = await api(base, "GET", `/api/models/${worse}`);
+    report.check(versions.filter((v) => v.state === "READY").map((v) => v.version).join() === "1", `version 1 alone serves: ${JSON.stringify(versions)}`);
+    report.check((await send(1)) === 200, "clients get answers again");
+  });
+
+  for (const folder of [name, worse]) fs.rmSync(path.join(repository, folder), { recursive: true });
+  await eventually(models, (all) => !all.some((m) => m.name === name || m.name === worse));
 }

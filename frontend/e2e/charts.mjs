@@ -1,6 +1,6 @@
 // Charts and the list of models: the server's clock, the address, exports, events, sorting, selecting, confirmation.
 import fs from "node:fs";
-import { api, axe, eventually, patience, shot } from "./lib.mjs";
+import { api, axe, eventually, listen, patience, points, shot } from "./lib.mjs";
 
 /** models: two loaded models of models-sample that nothing else uses at this time. */
 export async function charts({ base, page, report, models }) {
@@ -15,6 +15,7 @@ export async function charts({ base, page, report, models }) {
   await report.step("charts are live when the browser's clock is an hour ahead", async () => {
     const context = await page.context().browser().newContext();
     const ahead = await context.newPage();
+    listen(ahead, report);
     ahead.setDefaultTimeout(patience);
     await ahead.addInitScript(() => {
       const now = Date.now.bind(Date);
@@ -131,6 +132,15 @@ export async function charts({ base, page, report, models }) {
     const largest = (await api(base, "GET", "/api/models")).models.sort((a, b) => b.memoryBytes + b.gpuBytes - a.memoryBytes - a.gpuBytes)[0].name;
     const shown = await eventually(first, (name) => name === largest);
     report.check(shown === largest, `sorted by memory, ${shown} is the first, not ${largest}`);
+  });
+
+  await report.step("loads are marked on the charts", async () => {
+    await page.goto(`${base}/#/models/${model}/charts`);
+    await page.locator("figure canvas").first().waitFor();
+    // Points of the colour of marks at the top of the plot. The axes have it too, but are outside.
+    const marks = () => points(page.locator("figure").first(), "--c8", 6);
+    const found = await eventually(marks, (n) => n > 5); // it was unloaded and loaded just now
+    report.check(found > 5, `the marks have ${found} points`);
   });
 
   await report.step("charts and list on a phone", async () => {

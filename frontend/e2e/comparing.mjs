@@ -61,10 +61,15 @@ export async function comparing({ base, page, report }) {
     await panel.getByText(/^\d+ of 20 \(/).waitFor();
     await panel.getByText(/^The answers differ/).waitFor();
     await axeEverywhere(page, report, "a candidate", "48-candidate", panel);
+    await panel.getByRole("button", { name: "Discard" }).click();
+    await panel.getByRole("button", { name: "Start" }).waitFor();
+    const serving = async () => (await api(base, "GET", `/api/models/${name}`)).versions.filter((v) => v.state === "READY").map((v) => v.version).join();
+    report.check((await serving()) === "1", `after discarding the candidate, ${await serving()} serves`);
+    await setNumber(panel.getByLabel("Requests to copy (%)"), 100);
+    await panel.getByRole("button", { name: "Start" }).click();
     await panel.getByRole("button", { name: "Promote" }).click();
     await page.getByText(`${name} v2 serves in the place of v1.`).waitFor();
-    const ready = (await api(base, "GET", `/api/models/${name}`)).versions.filter((v) => v.state === "READY").map((v) => v.version);
-    report.check(ready.join() === "2", `the candidate alone serves: ${ready}`);
+    report.check((await serving()) === "2", `the candidate alone serves: ${await serving()}`);
     await panel.getByText(/^The candidate v2 has ended/).waitFor();
   });
   fs.rmSync(path.join(repo, name), { recursive: true });

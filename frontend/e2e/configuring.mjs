@@ -70,6 +70,34 @@ export async function configuring({ base, page, report, model }) {
     report.check((await editorText(page)) === before, "nothing is left after discarding");
   });
 
+  await report.step("sequences are set in the form; their controls stay in the text", async () => {
+    await open();
+    const before = await editorText(page);
+    await setEditor(page, before.replace(/dynamic_batching \{[^}]*\}\n?/, ""));
+    await button("Form").click();
+    const sequences = page.getByLabel("Requests belong to sequences");
+    await sequences.check();
+    await page.getByLabel("Idle time until a sequence ends").fill("2500000");
+    await page.keyboard.press("Tab");
+    const line = (text) => page.locator(".cm-line", { hasText: text });
+    await line("max_sequence_idle_microseconds: 2500000").waitFor();
+    report.check(await page.getByLabel("Dynamic batching: requests").isDisabled(), "sequences exclude dynamic batching");
+    await sequences.uncheck();
+    await line("sequence_batching").waitFor({ state: "detached" });
+    const control = '{ name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] }';
+    await setEditor(page, `${(await editorText(page)).trimEnd()}\nsequence_batching { control_input [ ${control} ] }\n`);
+    await page.getByText("Its control inputs and states are edited in the text").waitFor();
+    report.check((await sequences.isChecked()) && (await sequences.isDisabled()), "the form does not drop the controls");
+    await page.getByLabel("Idle time until a sequence ends").fill("7000");
+    await page.keyboard.press("Tab");
+    await line("max_sequence_idle_microseconds: 7000").waitFor();
+    report.check((await editorText(page)).includes(control), "the controls stay as they are");
+    await axe(page, report, "sequences in the form");
+    await button("Discard changes").click();
+    await line("sequence_batching").first().waitFor({ state: "detached" });
+    report.check((await editorText(page)) === before, "nothing is left after discarding");
+  });
+
   await report.step("the backend judges parameters while typing", async () => {
     await open();
     const before = await editorText(page);

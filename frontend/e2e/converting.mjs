@@ -24,4 +24,12 @@ export async function converting({ base, page, report }) {
     await page.getByRole("alert").getByText("a TensorRT engine holds code for one GPU").waitFor();
     await shot(page, "52-convert-refused");
   });
+
+  await report.step("of several files, the one with the model is converted", async () => {
+    const file = (name) => ({ name, mimeType: "application/octet-stream", buffer: Buffer.from("x") });
+    await page.getByLabel("or a file").setInputFiles([file("nets.py"), file("weights.pth")]);
+    await page.getByLabel("What makes the model of weights").fill("nets.py:Net");
+    await convert.click();
+    await page.getByRole("alert").getByText("nets.py. If you trust where it is from, say --trust").waitFor();
+  });
 }

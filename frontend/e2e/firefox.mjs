@@ -12,21 +12,26 @@ import { charts } from "./charts.mjs";
 import { comparing } from "./comparing.mjs";
 import { composing } from "./composing.mjs";
 import { converting } from "./converting.mjs";
+import { entry } from "./entry.mjs";
+import { everyPage } from "./everypage.mjs";
 import { getting } from "./getting.mjs";
+import { gpus } from "./gpus.mjs";
 import { inside } from "./inside.mjs";
-import { kiosk } from "./kiosk.mjs";
+import { keyboard } from "./keyboard.mjs";
+import { hall, kiosk } from "./kiosk.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { settings } from "./settings.mjs";
 import { tabs } from "./tabs.mjs";
 import { trying } from "./trying.mjs";
 import { tuning } from "./tuning.mjs";
-import { api, axe, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
+import { api, axeEverywhere, editorText, open, Report, root, setEditor } from "./lib.mjs";
 
 const base = process.argv[2].replace(/\/$/, "");
 const report = new Report();
 report.skips = {
   "leaving and coming back eight times": "the driver cannot go back to a page",
+  "a page from the back button's cache is live, and follows the models": "the driver cannot go back to a page",
   "files and folders are dropped": "the driver has no drops of files",
   "a chart is saved as CSV and PNG": "the driver does not report downloads",
 };
@@ -45,7 +50,7 @@ await report.step("import a file and load it", async () => {
   await dialog.locator(".cm-line", { hasText: "input" }).first().waitFor();
   await setEditor(page, (await editorText(page)).trimEnd() + "\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n");
   await dialog.getByText("No faults found").waitFor();
-  await axe(page, report, "import dialog");
+  await axeEverywhere(page, report, "import dialog", "02-import");
   await button("Load model", dialog).click();
   await dialog.getByText(`${digits} is ready`).waitFor();
   await button("Try it", dialog).click();
@@ -101,6 +106,9 @@ await tuning({ base, page, report, model: digits });
 await inside({ base, page, report, model: digits });
 await capturing({ base, page, report, model: digits });
 await kiosk({ at: process.argv[4], report });
+await hall({ at: process.env.NEREID_HALL, pid: process.env.NEREID_HALL_PID, report });
+await entry({ at: process.env.NEREID_ENTRY, token: process.env.NEREID_ENTRY_TOKEN, why: process.env.NEREID_ENTRY_WHY ?? "no NEREID_ENTRY", report });
+await gpus({ at: process.env.NEREID_GPUS, folder: process.env.NEREID_GPUS_FOLDER, why: process.env.NEREID_GPUS_WHY ?? "no NEREID_GPUS", report });
 await trying({ base, page, report, models: ["words", "running_sum"] });
 await alerting({ base, page, report, id });
 await tabs({ base, context, report, model: "mlp" });
@@ -109,25 +117,9 @@ await requests({ base, page, report });
 await charts({ base, page, report, models: ["add_sub", "mlp"] });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 
-const pages = {
-  models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
-  config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
-  alerts: [`#/models/${digits}/alerts`, "main h2"], history: ["#/history?range=24h", "main table"], logs: ["#/logs", "main li .stamp"], requests: ["#/requests", "main tr.one"],
-  server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
-};
-for (const theme of ["light", "dark"]) {
-  await report.step(`every page in the ${theme} theme, with axe`, async () => {
-    await page.emulateMedia({ colorScheme: theme });
-    const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    report.check((/^rgb\((\d+)/.exec(background)?.[1] < 128) === (theme === "dark"), `the ${theme} theme has the background ${background}`);
-    for (const [name, [hash, finished]] of Object.entries(pages)) {
-      await page.goto(`${base}/${hash}`);
-      await page.locator(finished).first().waitFor();
-      await shot(page, `firefox-${theme}-${name}`);
-      await axe(page, report, `${name} (${theme})`);
-    }
-  });
-}
+await keyboard({ base, report, id, kiosk: process.argv[4] });
+
+await everyPage({ base, page, report, model: digits });
 
 await api(base, "DELETE", `/api/models/${digits}`);
 await browser.close();

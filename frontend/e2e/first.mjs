@@ -120,6 +120,10 @@ export async function firstSteps({ empty, report }) {
     }
     await page.setViewportSize({ width: 1280, height: 860 });
     await page.emulateMedia({ colorScheme: "light" });
+    await press(page.getByRole("link", { name: "Small models of the gallery" }));
+    await page.getByRole("heading", { name: "Gallery" }).waitFor();
+    await page.goto(`${empty}/#/models`);
+    await next("Drop a model or take a sample");
   });
 
   await report.step("first steps: by keyboard from a sample to an answer and its charts", async () => {

@@ -28,7 +28,7 @@ export async function getting({ base, page, report, id }) {
     await page.goto(`${base}/#/get`);
     await page.getByLabel("Source").fill("/nothing/is/here");
     await page.keyboard.press("Enter");
-    await page.getByRole("alert").getByText("is no source; want https://").waitFor();
+    await page.getByRole("alert").getByText("is no source: it is neither a file or folder").waitFor();
     await page.getByLabel("Filter by name or use").fill("type file");
     await page.waitForFunction(() => document.querySelectorAll("main li").length === 1);
     report.check((await page.locator("main li").innerText()).includes("magika"), "the filter finds a model by its use");

@@ -14,6 +14,7 @@ export async function kiosk({ at, report }) {
     await page.getByRole("link", { name: /digits/ }).waitFor();
     const names = await page.locator("li a b").allInnerTexts();
     report.check(names.sort().join() === "add_sub,digits,running_sum,words", `the models on the page: ${names}`);
+    report.check((await page.getByRole("link", { name: /digits/ }).locator("svg, canvas").count()) > 0, "a model has its chart");
     await axeEverywhere(page, report, "public page", "40-kiosk");
   });
 
@@ -76,6 +77,45 @@ export async function kiosk({ at, report }) {
     await page.clock.runFor(100_000);
     await page.getByRole("link", { name: /words/ }).click();
     report.check((await page.getByLabel("Your text").first().inputValue()) === "", "the next visitor finds an empty field");
+  });
+
+  await browser.close();
+  report.page = before;
+}
+
+/** The public page in a hall: at is its address, which phones reach, pid the process of the server, which has the model echo. */
+export async function hall({ at, pid, report }) {
+  const before = report.page;
+  const { browser, page } = await open(at, report, { permissions: ["microphone"] });
+
+  const { url } = await (await page.request.get(`${at}/api/kiosk`)).json();
+  const scans = "a visitor scans the address of the page";
+  if (url === "") report.skips[scans] = "this machine has no address but loopback";
+  await report.step(scans, async () => {
+    await page.getByRole("img", { name: url }).waitFor();
+    await page.getByRole("link", { name: /echo/ }).click();
+    await page.getByRole("img", { name: url }).waitFor();
+    report.check((await (await page.request.get(url)).text()) === (await (await page.request.get(`${at}/`)).text()), "the address opens this page");
+  });
+
+  await report.step("a visitor records sound, and hears the answer", async () => {
+    await page.goto(`${at}/#/echo`);
+    await page.getByRole("button", { name: "Record" }).click();
+    const [asked] = await Promise.all([page.waitForResponse((r) => r.url().includes("/api/infer/echo")), page.getByRole("button", { name: "Stop recording" }).click()]);
+    report.check(asked.status() === 200, "the recording is answered");
+    await page.getByRole("img", { name: "Sound of audio_in" }).waitFor();
+    await page.getByRole("img", { name: "Sound of audio_out" }).waitFor();
+    await axeEverywhere(page, report, "public page with sound", "40-kiosk-sound");
+  });
+
+  await report.step("the public page comes back after the server was killed", async () => {
+    await page.goto(`${at}/#/echo`);
+    await page.getByRole("button", { name: "Record" }).waitFor();
+    const again = page.waitForEvent("load"); // of the new server's page
+    process.kill(Number(pid), "SIGKILL");
+    await again;
+    await page.getByRole("button", { name: "Record" }).waitFor();
+    report.check((await page.getByText("One moment").count()) === 0, "nothing says that the server is away");
   });
 
   await browser.close();

@@ -54,13 +54,13 @@ export class Report {
 /** True if the tests run in Firefox (NEREID_BROWSER=firefox), false in Chromium. */
 export const inFirefox = process.env.NEREID_BROWSER === "firefox";
 
-/** Starts the browser: NEREID_CHROMIUM or NEREID_FIREFOX is its path. */
-export function launch() {
+/** Starts the browser: NEREID_CHROMIUM or NEREID_FIREFOX is its path. options are those of Playwright for Chromium. */
+export function launch(options = {}) {
   // Firefox as distributions ship it: Playwright drives it by WebDriver BiDi.
   if (inFirefox) return firefox.launch({ channel: "moz-firefox", executablePath: process.env.NEREID_FIREFOX ?? "/usr/bin/firefox-esr", firefoxUserPrefs: { "media.navigator.streams.fake": true, "media.navigator.permission.disabled": true } });
   const args = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]; // a camera and a microphone
   if (process.getuid?.() === 0) args.push("--no-sandbox"); // Chromium's sandbox refuses root
-  return chromium.launch({ executablePath: process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium", args });
+  return chromium.launch({ executablePath: process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium", args, ...options });
 }
 
 /** Starts the browser and opens the page. Errors of the page are failures. */
@@ -78,13 +78,18 @@ export async function open(base, report, options = {}) {
     if (!ours) report.elsewhere.push(r.url());
     if (!ours) report.check(false, `H6 the page asks another place for ${r.url()}`);
   });
+  listen(page, report);
+  await page.goto(base + "/");
+  return { browser, context, page };
+}
+
+/** Errors of a page, and errors and warnings of its console, are failures. */
+export function listen(page, report) {
   page.on("pageerror", (e) => report.check(false, `error in the page at ${page.url()}: ${e.message}`));
   page.on("console", (m) => {
     const wanted = /favicon|status of (4|5)\d\d/.test(m.text()); // a step tries what the server refuses
     if (["error", "warning"].includes(m.type()) && !wanted) report.check(false, `console ${m.type()} at ${page.url()}: ${m.text()}`);
   });
-  await page.goto(base + "/");
-  return { browser, context, page };
 }
 
 /** Clicks the page's own button until the theme is chosen. The public page has none. */
@@ -108,6 +113,27 @@ export async function shot(page, name) {
   if (shots === "") return;
   fs.mkdirSync(shots, { recursive: true });
   await page.screenshot({ path: path.join(shots, `${name}.png`) });
+}
+
+/** Counts the points of a colour in the plot of a chart, from its top to a height in pixels. Axes and legend do not count. */
+export function points(figure, colour, height = 10_000) {
+  return figure.evaluate((figure, [colour, height]) => {
+    const canvas = figure.querySelector("canvas"), [whole, plot] = [canvas, figure.querySelector(".u-over")].map((e) => e.getBoundingClientRect());
+    const scale = canvas.width / whole.width;
+    const copy = document.createElement("canvas"); // of which points are read often; the page draws into its own
+    copy.width = plot.width * scale;
+    copy.height = Math.min(height, plot.height) * scale;
+    const pen = copy.getContext("2d", { willReadFrequently: true });
+    pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(colour);
+    pen.fillRect(0, 0, 1, 1);
+    const want = pen.getImageData(0, 0, 1, 1).data.join();
+    pen.clearRect(0, 0, 1, 1);
+    pen.drawImage(canvas, (whole.left - plot.left) * scale, (whole.top - plot.top) * scale);
+    const { data } = pen.getImageData(0, 0, copy.width, copy.height);
+    let n = 0;
+    for (let i = 0; i < data.length; i += 4) n += data.slice(i, i + 4).join() === want ? 1 : 0;
+    return n;
+  }, [colour, height]);
 }
 
 /** Polls until the answer is as expected, and returns the last answer. */

@@ -14,13 +14,26 @@ input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
 output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
 `;
 
+const sleeping = `import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            x = pb_utils.get_input_tensor_by_name(r, "X").as_numpy()
+            time.sleep(0.5 * float(x[0]))
+            out.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
+        return out
+`;
+
 /** Writes a model into the repository and waits until it is ready. */
-async function addModel(base, name) {
+async function addModel(base, name, code = failing) {
   const models = async () => (await api(base, "GET", "/api/models")).models;
   const repository = (await models()).find((m) => m.name === "add_sub").repository;
   const aside = path.join(repository, `.${name}`); // made aside: the server must not see an incomplete model
   fs.mkdirSync(path.join(aside, "1"), { recursive: true });
-  fs.writeFileSync(path.join(aside, "1", "model.py"), failing);
+  fs.writeFileSync(path.join(aside, "1", "model.py"), code);
   fs.writeFileSync(path.join(aside, "config.pbtxt"), config);
   fs.renameSync(aside, path.join(repository, name));
   await eventually(models, (all) => all.some((m) => m.name === name && m.state === "READY"));
@@ -86,6 +99,7 @@ export async function requests({ base, page, report }) {
     report.check((await table.locator("tr.one.ok").count()) === 0, "only failed requests are listed");
     await table.getByRole("paragraph").filter({ hasText: "the moon is in the way" }).waitFor();
     await table.getByText(`It ran alone in ${name}`).waitFor();
+    report.check((await table.locator("tr.detail").getByRole("link", { name: "Log of this model" }).getAttribute("href")) === `#/logs/${name}`, "its log is a click away");
     report.check((await table.locator("tr.detail .track .bar > span").count()) > 2, "its time is shown in parts");
     await shot(page, "73-request-failed");
     await axe(page, report, "a failed request");
@@ -140,6 +154,36 @@ export async function requests({ base, page, report }) {
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme: "light" });
     }
+  });
+
+  await report.step("requests are filtered by client, by ID, and to the slow ones", async () => {
+    await good(`${mark}-client`);
+    await page.goto(`${base}/#/requests`);
+    await row(`${mark}-client`).waitFor();
+    const clients = page.getByLabel("Client", { exact: true });
+    await clients.selectOption("127.0.0.1");
+    await row(`${mark}-client`).waitFor();
+    report.check((await table.locator("tr.one", { hasNotText: "127.0.0.1" }).count()) === 0, "only requests of the client are listed");
+    report.check(page.url().endsWith("#/requests?client=127.0.0.1"), page.url());
+    await page.getByLabel("Request ID", { exact: true }).fill(`${mark}-client`);
+    await eventually(() => table.locator("tr.one").count(), (n) => n === 1);
+    report.check((await table.locator("tr.one").count()) === 1, "one request has the ID");
+    await page.goto(`${base}/#/requests?client=192.0.2.1`);
+    await table.getByText("No request matches.").waitFor();
+
+    // One that takes half a second, after more than a hundred that take none.
+    const name = `e2e_slow_${mark.slice(4)}`;
+    const folder = await addModel(base, name, sleeping);
+    const ask = (id, data) => send(name, { id, inputs: [{ name: "X", datatype: "FP32", shape: [1], data: [data] }] });
+    for (let sent = 0; sent < 300; sent += 30) await Promise.all(Array.from({ length: 30 }, (_, i) => ask(`${mark}-quick-${sent + i}`, 0)));
+    report.check((await ask(`${mark}-slow`, 1)).status === 200, "the slow request is answered");
+    await page.goto(`${base}/#/requests?model=${name}`);
+    await page.getByLabel("Outcome shown").selectOption("slow");
+    await row(`${mark}-slow`).waitFor();
+    const all = await table.locator("tr.one").count();
+    report.check(all < 301 && (await row(`${mark}-slow`).textContent()).includes("slow"), `${all} of 301 requests are slow`);
+    fs.rmSync(folder, { recursive: true, force: true });
+    await eventually(() => api(base, "GET", "/api/models"), (list) => !list.models.some((m) => m.name === name && m.state === "READY"));
   });
 
   await report.step("of thousands of requests only the rows near the view are in the page", async () => {

@@ -1,5 +1,5 @@
 // The main job in a real browser, against a running server: drop an ONNX file, edit its configuration, load it, warm
-// it up, try it with a picture, watch the chart, undo a change, download the model; axe in both themes on every page.
+// it up, try it with a picture, watch the chart, undo a change, download the model; axe in both themes on every page, on a phone too.
 //
 //   node e2e/run.mjs http://127.0.0.1:8003 [http://127.0.0.1:8103 [http://127.0.0.1:8004]]
 //
@@ -7,6 +7,8 @@
 // first, with the models digits, words, running_sum and add_sub.
 // The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
 // run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
+// NEREID_ENTRY, NEREID_ENTRY_TOKEN: the address of a server that asks this machine's browser for a token, and an admin token.
+// NEREID_GPUS, NEREID_GPUS_FOLDER: a server on the stand-in of a machine with two GPUs, and the folder with their state.
 // NEREID_PYTHON: a Python with tritonclient and pillow, to run the Python snippets that the page shows.
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
@@ -21,13 +23,17 @@ import { configuring } from "./configuring.mjs";
 import { converting } from "./converting.mjs";
 import { details } from "./details.mjs";
 import { edges } from "./edges.mjs";
+import { entry } from "./entry.mjs";
+import { everyPage } from "./everypage.mjs";
 import { faces } from "./faces.mjs";
 import { failing } from "./failing.mjs";
 import { first, firstSteps } from "./first.mjs";
 import { getting } from "./getting.mjs";
+import { gpus } from "./gpus.mjs";
 import { hardening } from "./hardening.mjs";
 import { inside } from "./inside.mjs";
-import { kiosk } from "./kiosk.mjs";
+import { keyboard } from "./keyboard.mjs";
+import { hall, kiosk } from "./kiosk.mjs";
 import { logs } from "./logs.mjs";
 import { requests } from "./requests.mjs";
 import { needs } from "./needs.mjs";
@@ -36,7 +42,7 @@ import { settings } from "./settings.mjs";
 import { tabs } from "./tabs.mjs";
 import { trying } from "./trying.mjs";
 import { tuning } from "./tuning.mjs";
-import { api, axe, drop, editorText, eventually, open, patience, Report, root, setEditor, shot } from "./lib.mjs";
+import { api, axe, axeEverywhere, drop, editorText, eventually, open, patience, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
 if (!/^https?:\/\//.test(base)) {
@@ -70,8 +76,7 @@ await report.step("drop an .onnx file: name, signature, configuration", async ()
   report.check(await dialog.getByText("image", { exact: true }).first().isVisible(), "the input of the file is shown");
   await dialog.getByText("No faults found").waitFor();
   report.check(await button("Load model", dialog).evaluate((el) => el === document.activeElement), "a model without faults is loaded with Enter");
-  await shot(page, "02-import");
-  await axe(page, report, "import dialog");
+  await axeEverywhere(page, report, "import dialog", "02-import");
 });
 
 await report.step("a fault is shown while typing, with its place", async () => {
@@ -342,25 +347,13 @@ await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).a
 await capturing({ base, page, report, model: digits });
 await inside({ base, page, report, model: digits });
 await kiosk({ at: process.argv[4], report });
+await hall({ at: process.env.NEREID_HALL, pid: process.env.NEREID_HALL_PID, report });
+await entry({ at: process.env.NEREID_ENTRY, token: process.env.NEREID_ENTRY_TOKEN, why: process.env.NEREID_ENTRY_WHY ?? "no NEREID_ENTRY", report });
+await gpus({ at: process.env.NEREID_GPUS, folder: process.env.NEREID_GPUS_FOLDER, why: process.env.NEREID_GPUS_WHY ?? "no NEREID_GPUS", report });
+await keyboard({ base, report, id, kiosk: process.argv[4] });
 await hardening({ base, page, report, model: digits });
 
-/** The address of each page, and an element that shows that it is complete: charts and editors load dynamically. */
-const pages = {
-  models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
-  config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
-  history: ["#/history?range=24h", "main table"], logs: ["#/logs", "main li .stamp"], requests: ["#/requests", "main tr.one"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
-};
-for (const theme of ["light", "dark"]) {
-  await report.step(`every page in the ${theme} theme, with axe`, async () => {
-    await page.emulateMedia({ colorScheme: theme });
-    for (const [name, [hash, finished]] of Object.entries(pages)) {
-      await page.goto(`${base}/${hash}`);
-      await page.locator(finished).first().waitFor();
-      await shot(page, `20-${theme}-${name}`);
-      await axe(page, report, `${name} (${theme})`);
-    }
-  });
-}
+await everyPage({ base, page, report, model: digits });
 
 await report.step("the page in 简体中文", async () => {
   await page.goto(base + "/#/models");
@@ -376,6 +369,11 @@ await report.step("the page in 简体中文", async () => {
   await shot(page, "30-chinese-fault");
   await setEditor(page, before);
   await page.getByText("未发现问题").waitFor();
+  const { addresses } = await api(base, "GET", "/api/server");
+  const wrong = { inputs: [{ name: "wrong", shape: [1], datatype: "FP32", data: [1] }] };
+  await fetch(`http://${addresses.http}/v2/models/${digits}/infer`, { method: "POST", body: JSON.stringify(wrong) });
+  await page.goto(`${base}/#/requests?show=refused&model=${digits}`);
+  await page.getByText(`没有推理输入 'wrong'`).or(page.getByText("缺少必需的输入")).first().waitFor(); // an error of the engine
 });
 
 await report.step("clean up", async () => {

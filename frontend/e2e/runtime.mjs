@@ -2,7 +2,7 @@
 // that cannot be built, frameworks that are missing.
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, patience, root, shot } from "./lib.mjs";
+import { api, axe, eventually, listen, patience, root, shot } from "./lib.mjs";
 
 const python = (body) => `import os
 import triton_python_backend_utils as pb_utils
@@ -83,6 +83,20 @@ export async function runtime({ base, page, report }) {
     await axe(page, report, "versions");
   });
 
+  await report.step("an instance that starts after the page was opened is shown", async () => {
+    let asked = 0;
+    const early = /\/api\/models\/add_sub\/runtime$/;
+    // The server's answer of a moment at which no instance had started.
+    await page.route(early, async (route) => {
+      const reply = await route.fetch();
+      await route.fulfill({ response: reply, json: { ...(await reply.json()), ...(asked++ === 0 ? { instances: [] } : {}) } });
+    });
+    await open("add_sub");
+    await panel("Instances").getByText("add_sub_0", { exact: false }).first().waitFor();
+    report.check(asked >= 2, `the page asked ${asked} times`);
+    await page.unroute(early);
+  });
+
   await report.step("a process that crashes is shown with its last output, and restarts", async () => {
     make("e2e_mortal", { "config.pbtxt": config, "1/model.py": python("            print('got', int(x[0]), flush=True)\n            if x[0] == 13: os.abort()") });
     await until("e2e_mortal", (m) => m.state === "READY");
@@ -120,6 +134,7 @@ export async function runtime({ base, page, report }) {
     await until("e2e_flaky", (m) => m.versions[0].lastMinute.failures === 10); // within a second
     const fresh = await page.context().browser().newPage(); // a browser that has seen nothing yet
     fresh.setDefaultTimeout(patience);
+    listen(fresh, report);
     const start = Date.now();
     await fresh.goto(`${base}/#/models`);
     const shows = async (p) => {

@@ -1,6 +1,6 @@
 // Many tabs of one browser, leaving and coming back, and the size of a first visit. A browser opens at most six
 // connections to one host.
-import { api, patience } from "./lib.mjs";
+import { api, launch, listen, patience } from "./lib.mjs";
 
 const many = 12;
 
@@ -14,6 +14,7 @@ export async function tabs({ base, context, report, model }) {
     const fresh = await context.browser().newContext(); // with an empty cache
     fresh.setDefaultTimeout(patience);
     const page = await fresh.newPage();
+    listen(page, report);
     const sizes = [];
     const measure = (r) => void sizes.push(r.sizes());
     page.on("requestfinished", measure);
@@ -29,6 +30,7 @@ export async function tabs({ base, context, report, model }) {
   await report.step(`${many} tabs are live, and follow the models`, async () => {
     while (pages.length < many) { // one after the other: a busy machine is slow with all at once
       const page = await context.newPage();
+      listen(page, report);
       pages.push(page);
       await page.goto(base + "/#/models");
       await live(page);
@@ -51,6 +53,26 @@ export async function tabs({ base, context, report, model }) {
       await live(page);
     }
     await page.getByRole("button", { name: `Unload ${model}`, exact: true }).waitFor();
+  });
+
+  await report.step("a page from the back button's cache is live, and follows the models", async () => {
+    const browser = await launch({ ignoreDefaultArgs: ["--disable-back-forward-cache"] }); // an argument of the driver
+    const page = await browser.newPage();
+    listen(page, report);
+    page.setDefaultTimeout(patience);
+    await page.addInitScript(() => addEventListener("pageshow", (e) => (globalThis.shows = [...(globalThis.shows ?? []), e.persisted])));
+    await page.goto(base + "/#/models");
+    await live(page);
+    for (const [change, button] of [["unload", "Load"], ["load", "Unload"]]) {
+      await page.goto("about:blank");
+      await api(base, "POST", `/api/models/${model}/${change}`);
+      await page.goBack({ waitUntil: "commit" }); // a page of the cache does not load
+      await live(page);
+      await page.getByRole("button", { name: `${button} ${model}`, exact: true }).waitFor();
+    }
+    const shows = await page.evaluate(() => [globalThis.shows, performance.getEntriesByType("navigation")[0].notRestoredReasons]);
+    report.check(JSON.stringify(shows[0]) === "[false,true,true]", `the page comes from the cache: ${JSON.stringify(shows)}`);
+    await browser.close();
   });
 
   await report.step("a page without shared workers, as in the window, is live", async () => {

@@ -2,8 +2,22 @@
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
-import { api, axe, eventually, patience, root, shot } from "./lib.mjs";
+import { api, axe, axeEverywhere, eventually, patience, root, shot } from "./lib.mjs";
 
+/** A model that answers with the sound that it gets. */
+const echo = {
+  config: `backend: "python"
+input [ { name: "audio_in" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "audio_out" data_type: TYPE_FP32 dims: [ -1 ] } ]
+`,
+  model: `import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sounds = [pb_utils.get_input_tensor_by_name(r, "audio_in").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("audio_out", s)]) for s in sounds]
+`,
+};
 /** Finds the same two boxes and a spot in any JPEG file. The parameter "first" names the first box. */
 const boxes = {
   config: `backend: "python"
@@ -85,6 +99,28 @@ export async function trying({ base, page, report, models }) {
       await axe(page, report, "sound");
     });
   }
+  await report.step("an output that is sound is shown as a waveform, and played", async () => {
+    const repo = (await api(base, "GET", "/api/server")).repositories[0].path;
+    const aside = path.join(repo, ".e2e_sound");
+    fs.mkdirSync(path.join(aside, "1"), { recursive: true });
+    fs.writeFileSync(path.join(aside, "config.pbtxt"), echo.config);
+    fs.writeFileSync(path.join(aside, "1", "model.py"), echo.model);
+    const folder = path.join(repo, "e2e_sound");
+    fs.renameSync(aside, folder);
+    await eventually(() => api(base, "GET", "/api/models"), (all) => all.models.some((m) => m.name === "e2e_sound" && m.state === "READY"));
+    await page.goto(`${base}/#/models/e2e_sound/try`);
+    await page.locator("input[accept='audio/*']").setInputFiles({ name: "beep.wav", mimeType: "audio/wav", buffer: wav(16_000, 160_000) });
+    await send.click();
+    const result = page.locator("section", { hasText: "Result" });
+    await result.getByRole("img", { name: "Sound of audio_out" }).waitFor();
+    await result.getByLabel("Rate").selectOption("8000");
+    await result.getByText("20 s, 160000 samples").waitFor();
+    await result.getByRole("button", { name: "Play" }).click();
+    await result.getByRole("button", { name: "Stop" }).click();
+    await result.getByRole("button", { name: "Play" }).waitFor();
+    await axeEverywhere(page, report, "sound of an output", "15-sound-output", result);
+    fs.rmSync(folder, { recursive: true });
+  });
   await report.step("a picture file is sent as it is, and the answer is drawn over it", async () => {
     const repo = (await api(base, "GET", "/api/server")).repositories[0].path;
     const aside = path.join(repo, ".e2e_boxes");

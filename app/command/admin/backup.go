@@ -67,7 +67,7 @@ func withBackup(e *command.Env, verb string, args []string, run func(file, dataD
 	flags := flag.NewFlagSet("nereid "+verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	given := flags.String("data-dir", "", "")
-	if err := flags.Parse(args); err != nil {
+	if err := command.ParseMixed(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {

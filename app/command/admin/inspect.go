@@ -21,9 +21,9 @@ import (
 	"nereid/app/backends"
 	"nereid/app/command"
 	"nereid/app/console/api"
-	"nereid/app/options"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/repo"
+	"nereid/engine/system/glob"
 )
 
 const inspectUsage = `Says what is in an ONNX model, and where its time goes on this machine.
@@ -44,8 +44,8 @@ are those of matrix products and convolutions.
 
 --measure also says what would make the model faster. FOLDER is then a model folder. Private servers measure its
 configuration, and every change of one value (batches, instances, threads), with 1 client and with 8. FP16 and INT8 are
-measured by conversions if nereid convert has installed its converters. Nothing is changed; each line has the command
-that applies it.
+measured by conversions if nereid convert has installed its converters. Nothing is changed. A change that gains at least
+10 % has the command that applies it, unless it loses as much with the other number of clients.
 `
 
 // Suggestion is a change of a model that was measured beside the model as it is.
@@ -100,7 +100,7 @@ func Inspect(ctx context.Context, e *command.Env, args []string, measure Measure
 		return status
 	}
 	if flags.NArg() != 1 || o.Runs < 0 || o.Runs > 1000 {
-		fmt.Fprint(e.Stderr, "error: name one model, and at most 1000 runs\n\n"+inspectUsage)
+		fmt.Fprintln(e.Stderr, "error: name one model, and at most 1000 runs; nereid inspect --help shows the use")
 		return 2
 	}
 	var out struct {
@@ -160,13 +160,27 @@ func printSuggestions(w io.Writer, list []Suggestion) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	const worth = 1.1 // less may be noise
-	for _, s := range list {
-		if s.Ratio >= worth && s.Differs == "" {
-			fmt.Fprintf(w, "\nTo apply %s:\n  %s\n", printable(s.Change), printable(s.Apply))
-		}
+	for _, s := range worthApplying(list) {
+		fmt.Fprintf(w, "\nTo apply %s:\n  %s\n", printable(s.Change), printable(s.Apply))
 	}
 	return nil
+}
+
+// worthApplying returns the suggestions that gain, each change once, without those that lose under another load. The
+// list begins with those that gain most.
+func worthApplying(list []Suggestion) (out []Suggestion) {
+	const worth = 1.1 // less may be noise
+	seen := map[string]bool{}
+	for _, s := range list {
+		loses := slices.ContainsFunc(list, func(other Suggestion) bool {
+			return other.Change == s.Change && other.Failed == "" && other.Ratio <= 1/worth
+		})
+		if s.Ratio >= worth && s.Differs == "" && !loses && !seen[s.Change] {
+			seen[s.Change] = true
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
@@ -187,15 +201,7 @@ func inspectModel(ctx context.Context, e *command.Env, dataDir, path string, o o
 	if err != nil {
 		return nil, err
 	}
-	dir, err := options.CommandDataDir(dataDir, e.Lookup)
-	if err != nil {
-		return nil, err
-	}
-	c := options.Default(false)
-	if v, ok := e.Lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
-		c.Backends.ONNXRuntime.Library = v
-	}
-	all, err := backends.ForInspection(c, dir)
+	all, err := backends.ForCommand(dataDir, e.Lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -229,12 +235,9 @@ func onnxFile(path string) (string, error) {
 			return f, nil
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(path, "*.onnx"))
-	if err == nil && len(files) != 1 {
-		err = errors.New(path + " has no model.onnx; name the ONNX file (other frameworks cannot be inspected)")
-	}
-	if err != nil {
-		return "", err
+	files := glob.In(path, "*.onnx")
+	if len(files) != 1 {
+		return "", errors.New(path + " has no model.onnx; name the ONNX file (other frameworks cannot be inspected)")
 	}
 	return files[0], nil
 }
@@ -248,7 +251,7 @@ const shownNodes = 50
 
 // describe puts what was found into the form of the page.
 func describe(x *onnxruntime.Inspection) *api.Inspection {
-	out := &api.Inspection{IRVersion: int64(x.IRVersion), Producer: x.Producer}
+	out := &api.Inspection{IRVersion: int64(x.IRVersion), Producer: x.Producer, Unsupported: x.Unsupported}
 	for domain, version := range x.Opsets {
 		out.Opsets = append(out.Opsets, api.Opset{Domain: domain, Version: int64(version)})
 	}
@@ -365,6 +368,9 @@ func printInspection(w io.Writer, x *api.Inspection) error {
 		line("weights", "%s: %s in %d tensors, %s", v.DataType, count(v.Elements), v.Tensors, size(v.Bytes))
 	}
 	line("operators", "%s", countsText(x.Operators))
+	for _, op := range x.Unsupported {
+		line("unsupported", "ONNX Runtime has no operator %s; a library of operators may have it", op)
+	}
 	for _, d := range x.Dangers {
 		line("process", "it runs in processes of its own, because %s %s", d.Op, d.Why)
 	}
@@ -385,8 +391,8 @@ func printable(s string) string {
 }
 
 func printRun(line func(name, format string, args ...any), r *api.InspectedRun) {
-	line("run", "%s median of %d (%s to %s), inputs %v", micro(r.MedianUs), r.Runs, micro(r.BestUs),
-		micro(r.WorstUs), r.Shapes)
+	line("run", "%s median of %d (%s to %s), inputs %s", micro(r.MedianUs), r.Runs, micro(r.BestUs),
+		micro(r.WorstUs), shapes(r.Shapes))
 	line("memory", "%s with the weights, after the runs", size(r.MemoryBytes))
 	if r.FLOPs > 0 {
 		line("work", "%s of products in a run, %s a second", flop(float64(r.FLOPs)),
@@ -406,7 +412,7 @@ func printRun(line func(name, format string, args ...any), r *api.InspectedRun) 
 		if i == 10 {
 			break
 		}
-		line("node", "%4.1f %%  %s  %s %s %v", n.Share*100, micro(n.Us), n.Op, n.Name, n.Outputs)
+		line("node", "%4.1f %%  %s  %s %s %s", n.Share*100, micro(n.Us), n.Op, n.Name, shapes(n.Outputs))
 	}
 }
 
@@ -416,6 +422,15 @@ func opsets(list []api.Opset) string {
 		out = append(out, fmt.Sprintf("%s opset %d", cmp.Or(o.Domain, "ONNX"), o.Version))
 	}
 	return strings.Join(out, ", ")
+}
+
+// shapes writes shapes such as "[1,784] [1]".
+func shapes(list api.List[api.List[int64]]) string {
+	words := make([]string, len(list))
+	for i, s := range list {
+		words[i] = strings.ReplaceAll(fmt.Sprint([]int64(s)), " ", ",")
+	}
+	return strings.Join(words, " ")
 }
 
 // dims writes a shape with the names of its open dimensions.

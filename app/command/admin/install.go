@@ -43,7 +43,7 @@ func runInstall(ctx context.Context, e *command.Env, args []string) error {
 	interpreter := flags.String("python", "python3", "")
 	list := flags.Bool("list", false, "")
 	asJSON := flags.Bool("json", false, "")
-	if err := flags.Parse(args); err != nil {
+	if err := command.ParseMixed(flags, args); err != nil {
 		return err
 	}
 	dir, err := options.CommandDataDir(*dataDir, e.Lookup)

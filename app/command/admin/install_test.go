@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -50,6 +51,27 @@ func TestInstallList(t *testing.T) {
 	}
 	if !slices.Equal(names, frameworkNames()) {
 		t.Errorf("the names are %v; want %v", names, frameworkNames())
+	}
+}
+
+func TestOptionsOfCommandsOnTheDataFolderStandAfterArguments(t *testing.T) {
+	data := "--data-dir=" + t.TempDir()
+	for _, tt := range []struct {
+		run  func(context.Context, *command.Env, []string) int
+		args []string
+		says string
+	}{
+		{Install, []string{"openvino", "--list", data}, "INSTALLED"},
+		{Backup, []string{"file", data}, "database: "},
+		{Restore, []string{"file", data}, "no such file"},
+		{Support, []string{t.TempDir() + "/file", data}, "/file"},
+		{Token, []string{"revoke", "id", data}, `no such token: "id"`},
+	} {
+		var out strings.Builder
+		tt.run(t.Context(), &command.Env{Lookup: os.LookupEnv, Stdout: &out, Stderr: &out}, tt.args)
+		if !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%q: %s", tt.args, &out)
+		}
 	}
 }
 

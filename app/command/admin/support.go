@@ -32,7 +32,7 @@ func saveSupport(e *command.Env, args []string) error {
 	flags := flag.NewFlagSet("nereid support", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	dataDir := flags.String("data-dir", "", "")
-	if err := flags.Parse(args); err != nil {
+	if err := command.ParseMixed(flags, args); err != nil {
 		return err
 	}
 	path := "nereid-support-" + time.Now().Format("20060102-150405") + ".zip"

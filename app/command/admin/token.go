@@ -47,7 +47,7 @@ func runToken(e *command.Env, verb string, args []string) error {
 	name := flags.String("name", "", "")
 	scope := flags.String("scope", "infer", "")
 	asJSON := flags.Bool("json", false, "")
-	if err := flags.Parse(args); err != nil {
+	if err := command.ParseMixed(flags, args); err != nil {
 		return err
 	}
 	var run func(*control.Client) error

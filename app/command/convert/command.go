@@ -30,7 +30,7 @@ MODEL is one of
   .json .ubj .xgb             a model of XGBoost (save_model)
   .txt .lgb                   a model of LightGBM (save_model)
   .cbm .cb                    a model of CatBoost (save_model)
-  .pt .pth                    a TorchScript file; with --class weights of PyTorch (state_dict, also .safetensors)
+  .pt .pth .torchscript       a TorchScript file; with --class weights of PyTorch (state_dict, also .safetensors)
   .pt2                        a program of torch.export
   torchvision:NAME timm:NAME  a model of these libraries, with random weights
   a SavedModel's folder       and .pb (frozen graph), .keras, .h5, .tflite: a model of TensorFlow
@@ -43,6 +43,10 @@ rows. The table shows by how much they differ, their sizes, and the time of one 
 the tolerance, or a label differs, nothing is put into the repository. With --fp16 and --int8 the difference is a share
 of the output's largest value, and 99 % of the labels must be the same. The first rows become golden requests, which
 each version of the model must pass before it is served. Captured requests do not, since they may be confidential.
+
+--optimize goes on: it also makes FP16 and INT8, and tries the execution providers of this machine's ONNX Runtime.
+Private servers search for the best configuration of each, as nereid tune does. The best one is put into the repository,
+if it is 10 % better than the model as converted. A variant whose answers differ is never taken.
 
 `
 
@@ -57,6 +61,8 @@ type converter struct {
 	fp16, int8, simplify, external    bool
 	opset                             int
 	tolerance                         float64
+	toleranceGiven                    bool
+	optimize                          optimizeOptions
 	env                               *command.Env
 }
 
@@ -93,20 +99,26 @@ func (o *converter) sections() []command.Section {
 		command.Opt("--opset", "NUMBER", "the version of ONNX's operators", &o.opset),
 		command.Opt("--external-data", "", "weights in a file beside the model, as models above 2 GB have them",
 			&o.external),
+	}}, {Title: "Optimize", Options: []command.Option{
+		command.Opt("--optimize", "", "measures precisions, execution providers and configurations, and takes the best",
+			&o.optimize.on),
+		command.Opt("--objective", "throughput|latency", "what is best; default throughput", &o.optimize.objective),
+		command.Opt("--latency-budget", "MS", "the highest p99", &o.optimize.budgetMs),
 	}}}
 }
 
-// Run runs "nereid convert".
-func Run(ctx context.Context, e *command.Env, args []string) int {
-	o := converter{env: e, python: "python3", tolerance: -1}
+// Run runs "nereid convert". tune is for --optimize.
+func Run(ctx context.Context, e *command.Env, args []string, tune Tuner) int {
+	o := converter{env: e, python: "python3", tolerance: -1,
+		optimize: optimizeOptions{tune: tune, objective: "throughput"}}
 	flags := command.NewFlagSet("nereid convert", o.sections())
-	err := flags.Parse(args)
+	err := command.ParseMixed(flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		err = command.FlagError("nereid convert", err)
 	case flags.NArg() != 1:
-		err = errors.New("name one model, after the options; nereid convert --help shows the use")
+		err = errors.New("name one model; nereid convert --help shows the use")
 	default:
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -120,9 +132,17 @@ func (o *converter) check() error {
 	change := o.fp16 || o.int8 || o.simplify
 	of := o.source.file
 	switch kind := o.source.kind; {
-	case kind == kindONNX && !change && o.opset == 0 && !o.external:
+	case kind == kindONNX && !change && o.opset == 0 && !o.external && !o.optimize.on:
 		return fmt.Errorf("%s is an ONNX model already; say what to change (--fp16, --int8, --simplify, --opset, "+
-			"--external-data), or import it", of)
+			"--external-data, --optimize), or import it", of)
+	case o.optimize.on && (o.fp16 || o.int8):
+		return errors.New("--optimize makes FP16 and INT8 itself; leave --fp16 and --int8 out")
+	case !o.optimize.on && (o.optimize.budgetMs != 0 || o.optimize.objective == "latency"):
+		return errors.New("--objective and --latency-budget are for --optimize")
+	case o.optimize.objective != "" && o.optimize.objective != "throughput" && o.optimize.objective != "latency":
+		return fmt.Errorf("--objective %q is none of throughput and latency", o.optimize.objective)
+	case o.optimize.budgetMs < 0:
+		return fmt.Errorf("--latency-budget %g is no time", o.optimize.budgetMs)
 	case kind != kindONNX && change:
 		return fmt.Errorf("--fp16, --int8 and --simplify are for ONNX models; convert %s without them first", of)
 	case o.opset != 0 && (kind == kindPickle || kind == kindXGBoost || kind == kindLightGBM || kind == kindCatBoost ||
@@ -145,8 +165,9 @@ func (o *converter) check() error {
 	if err := checkArguments(o.arguments); err != nil {
 		return err
 	}
+	o.toleranceGiven = o.tolerance >= 0
 	switch {
-	case o.tolerance >= 0:
+	case o.toleranceGiven:
 	case o.fp16:
 		o.tolerance = 0.01
 	case o.int8:
@@ -168,6 +189,8 @@ func (o *converter) suffix() string {
 		return fmt.Sprintf("_opset%d", o.opset)
 	case o.simplify:
 		return "_simple"
+	case o.optimize.on:
+		return "_optimized"
 	}
 	return "_external"
 }
@@ -201,8 +224,8 @@ func (o *converter) convert(ctx context.Context, arg string) (err error) {
 	if err := repo.CheckName(o.name); err != nil {
 		return err
 	}
-	if info, err := os.Stat(o.repository); o.repository == "" || err != nil || !info.IsDir() {
-		return fmt.Errorf("%q is no folder; name the model repository with -r", o.repository)
+	if err := command.CheckRepository(o.repository); err != nil {
+		return err
 	}
 	to := filepath.Join(o.repository, o.name)
 	if _, err := os.Lstat(to); err == nil {
@@ -215,20 +238,9 @@ func (o *converter) convert(ctx context.Context, arg string) (err error) {
 	defer func() { err = errors.Join(err, forget()) }()
 	hidden := folders.Hidden(o.repository)
 	defer func() { err = errors.Join(err, os.RemoveAll(hidden)) }()
-	dir, r, err := o.make(ctx, hidden)
+	dir, err := o.makeBest(ctx, hidden)
 	if err != nil {
 		return err
-	}
-	if o.asJSON {
-		err = json.NewEncoder(o.env.Stdout).Encode(r)
-	} else {
-		err = printReport(o.env.Stdout, &r)
-	}
-	if err != nil {
-		return err
-	}
-	if why := r.Differs; why != "" && !o.accept {
-		return fmt.Errorf("%s; nothing was put into %s. --accept takes the model all the same", why, o.repository)
 	}
 	if err := durable.SyncTree(dir); err != nil {
 		return err
@@ -239,4 +251,28 @@ func (o *converter) convert(ctx context.Context, arg string) (err error) {
 	fmt.Fprintf(o.env.Stderr, "%s is in %s; a server finds it in poll mode, or by nereid load %[1]s\n", o.name,
 		o.repository)
 	return durable.SyncFolder(o.repository)
+}
+
+// makeBest makes the model's folder below workspace and prints the report. With --optimize it is that of the best
+// variant.
+func (o *converter) makeBest(ctx context.Context, workspace string) (dir string, err error) {
+	dir, r, err := o.make(ctx, workspace)
+	if err != nil {
+		return "", err
+	}
+	out := optimized{ParityReport: &r}
+	if o.optimize.on && (r.Differs == "" || o.accept) {
+		if dir, err = o.findBest(ctx, workspace, dir, &out); err != nil {
+			return "", err
+		}
+	}
+	if o.asJSON {
+		err = json.NewEncoder(o.env.Stdout).Encode(out)
+	} else {
+		err = errors.Join(printReport(o.env.Stdout, out.ParityReport), printVariants(o.env.Stdout, out.Variants))
+	}
+	if why := r.Differs; err == nil && why != "" && !o.accept {
+		err = fmt.Errorf("%s; nothing was put into %s. --accept takes the model all the same", why, o.repository)
+	}
+	return dir, err
 }

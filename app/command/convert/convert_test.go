@@ -14,13 +14,35 @@ import (
 func TestKindIsRecognisedByName(t *testing.T) {
 	for file, want := range map[string]string{
 		"a.PKL": "sklearn", "a.b.joblib": "sklearn", "m.json": "xgboost", "m.ubj": "xgboost", "m.txt": "lightgbm",
-		"m.onnx": "onnx", "m.pt": "pytorch", "m.pt2": "pytorch", "m.keras": "tensorflow", "m.cbm": "catboost",
+		"m.onnx": "onnx", "m.pt": "pytorch", "m.torchscript": "pytorch",
+		"m.pt2": "pytorch", "m.keras": "tensorflow", "m.cbm": "catboost",
 		"m.pdmodel": "paddle", "predict_net.pb": "caffe2", "init_net.pb": "",
 		"m.netdef": "caffe2", "init_m.netdef": "", "m.pb": "tensorflow", "m.plan": "", "m.mlmodel": "", "m": "",
 	} {
 		if got, err := kindOf(file); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s is %q, %v; want %q", file, got, err, want)
 		}
+	}
+}
+
+// A format that cannot be converted says why, and what to do instead.
+func TestFormatsWithoutAConverterSayWhatToDo(t *testing.T) {
+	for end, what := range map[string]string{
+		".caffemodel": "Convert it with OpenVINO", ".params": "mxnet.onnx.export_model writes ONNX",
+		".mlmodel": "Convert the model that it was made from", ".mlpackage": "Convert the model that it was made from",
+		".plan": "Convert the ONNX model that it was built from", ".gguf": "Serve it with a Python model",
+		".engine": "Convert the ONNX model that it was built from", ".ckpt": "rename it to .pt and say --class",
+		".index": "Export a SavedModel", ".mar": "Bring it with nereid get", ".bin": "under a name that ends in .pt",
+		".xml": "The OpenVINO backend serves", ".mlir": "Convert the model that it was made from",
+		".rds": "Save it in the format of XGBoost or LightGBM",
+	} {
+		_, err := kindOf("net" + end)
+		if err == nil || !strings.Contains(err.Error(), what) || !strings.HasPrefix(err.Error(), "net"+end) {
+			t.Errorf("%s: %v, want %q", end, err, what)
+		}
+	}
+	if len(refused) != 14 {
+		t.Errorf("%d formats are refused, and the test has 14", len(refused))
 	}
 }
 
@@ -113,6 +135,11 @@ func TestConvertChecksItsOptions(t *testing.T) {
 		{converter{scale: "half"}, kindPyTorch, 0, "none of unit"},
 		{converter{source: source{class: "timm:a"}, arguments: "[1]"}, kindPyTorch, 0, "must be a JSON object"},
 		{converter{source: source{class: "net.py:Net"}}, kindPyTorch, 0, "runs the code in net.py"},
+		{converter{tolerance: -1, optimize: optimizeOptions{on: true}}, kindONNX, 1e-4, ""},
+		{converter{fp16: true, optimize: optimizeOptions{on: true}}, kindONNX, 0, "leave --fp16 and --int8 out"},
+		{converter{optimize: optimizeOptions{budgetMs: 5}}, kindPaddle, 0, "are for --optimize"},
+		{converter{optimize: optimizeOptions{on: true, budgetMs: -5}}, kindPaddle, 0, "is no time"},
+		{converter{optimize: optimizeOptions{on: true, objective: "cost"}}, kindPaddle, 0, "none of throughput"},
 	} {
 		tt.o.source.kind, tt.o.source.file = tt.kind, "m"
 		err := tt.o.check()

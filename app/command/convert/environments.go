@@ -47,7 +47,8 @@ func environment(kind string) python.Framework {
 func pytorch() python.Framework {
 	base, _ := python.FindFramework("pytorch")
 	f := python.Framework{Name: "convert-pytorch", Title: "the converters of PyTorch", Module: "onnxscript",
-		Base: &base, Requirements: "torchvision==0.29.2\ntimm==1.0.31\nonnxscript==0.7.2\n" + pictures + onnxPackages}
+		Base: &base, Requirements: "torchvision==0.29.2\ntimm==1.0.31\nonnxscript==0.7.2\n" +
+			"cloudpickle==3.1.2\n" + pictures + onnxPackages}
 	if base.CPU.Page != "" {
 		f.CPU = python.CPUBuild{Page: strings.Replace(base.CPU.Page, "/torch/", "/torchvision/", 1),
 			File: "torchvision-0.29.2%2Bcpu", Requirement: "torchvision==0.29.2+cpu", Index: base.CPU.Index}

@@ -29,7 +29,8 @@ var kinds = map[string]string{
 	".txt": kindLightGBM, ".cbm": kindCatBoost, ".onnx": kindONNX,
 	".xgb": kindXGBoost, ".lgb": kindLightGBM, ".cb": kindCatBoost, // as MLflow names them
 	".pt": kindPyTorch, ".pth": kindPyTorch, ".pt2": kindPyTorch, ".safetensors": kindPyTorch,
-	".pb": kindTensorFlow, ".keras": kindTensorFlow, ".h5": kindTensorFlow, ".hdf5": kindTensorFlow,
+	".torchscript": kindPyTorch, // as Ultralytics names it
+	".pb":          kindTensorFlow, ".keras": kindTensorFlow, ".h5": kindTensorFlow, ".hdf5": kindTensorFlow,
 	".tflite": kindTensorFlow, ".pdmodel": kindPaddle, ".netdef": kindCaffe2,
 }
 

@@ -10,6 +10,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/datadir"
 	"nereid/app/options"
+	"nereid/engine/system/glob"
 )
 
 // ErrNotInstalled is the error of Measure if the converters are not there. A measurement installs nothing.
@@ -31,7 +32,7 @@ func Measure(ctx context.Context, e *command.Env, dataDir, file, target string) 
 		return r, err
 	}
 	requests := filepath.Join(filepath.Dir(filepath.Dir(file)), "requests")
-	if found, err := filepath.Glob(filepath.Join(requests, "*.json")); err == nil && len(found) > 0 {
+	if len(glob.In(requests, "*.json")) > 0 {
 		o.inputs = requests
 	}
 	workspace, err := os.MkdirTemp("", "nereid-inspect-")

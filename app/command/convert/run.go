@@ -81,6 +81,8 @@ func (o *converter) make(ctx context.Context, workspace string) (dir string, r a
 	return dir, r, o.configure(ctx, s, dir)
 }
 
+var errCancelled = errors.New("cancelled; nothing is left over")
+
 // run runs main.py in the environment of its kind, which is installed first.
 func (o *converter) run(ctx context.Context, folder string, job *order) error {
 	data, err := options.CommandDataDir(o.dataDir, o.env.Lookup)
@@ -113,7 +115,7 @@ func (o *converter) run(ctx context.Context, folder string, job *order) error {
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	switch of := o.title(); {
 	case ctx.Err() != nil:
-		return errors.New("cancelled; nothing is left over")
+		return errCancelled
 	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == forUser:
 		return fmt.Errorf("%s cannot be converted: %s", of, lines[len(lines)-1])
 	default:

@@ -81,7 +81,7 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 	o := getter{env: e, python: "python3", maxMiB: defaultMaxMiB,
 		meter: &meter{every: 200 * time.Millisecond, now: time.Now}}
 	flags := command.NewFlagSet("nereid get", o.sections())
-	err := flags.Parse(args)
+	err := command.ParseMixed(flags, args)
 	usage := about + command.Help(o.sections())
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -91,13 +91,10 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 		return e.ExitStatus(o.printGallery(e.Stdout), usage)
 	case flags.NArg() == 0:
 		err = errors.New("name a source; nereid get --help shows the use")
+	case flags.NArg() > 1:
+		err = fmt.Errorf("unexpected argument %q; get one source at a time", flags.Arg(1))
 	default:
 		o.source = flags.Arg(0)
-		if err = flags.Parse(flags.Args()[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-			err = command.FlagError("nereid get", err)
-		} else if err == nil && flags.NArg() > 0 {
-			err = fmt.Errorf("unexpected argument %q; get one source at a time", flags.Arg(0))
-		}
 	}
 	if err == nil {
 		if command.IsTerminal(e.Stderr) {
@@ -114,8 +111,8 @@ func Run(ctx context.Context, e *command.Env, args []string) int {
 
 // get stages the source, puts its models into the repository and prints them.
 func (o *getter) get(ctx context.Context) (err error) {
-	if info, err := os.Stat(o.repository); o.repository == "" || err != nil || !info.IsDir() {
-		return fmt.Errorf("%q is no folder; name the model repository with -r", o.repository)
+	if err := command.CheckRepository(o.repository); err != nil {
+		return err
 	}
 	if o.repository, err = filepath.Abs(o.repository); err != nil {
 		return err
@@ -173,7 +170,8 @@ func (o *getter) fetch(ctx context.Context) ([]staged, error) {
 		return o.fromURL(ctx)
 	}
 	if _, err := os.Stat(o.source); err != nil {
-		return nil, fmt.Errorf("%q is no source; want https://…, hf:…, oci:…, pypi:… or a file or folder", o.source)
+		return nil, fmt.Errorf("%q is no source: it is neither a file or folder that is there nor an address with "+
+			"https://, hf:, oci: or pypi: at its start", o.source)
 	}
 	if o.gui {
 		if err := staging.CheckPath(o.source, o.dataDir); err != nil {

@@ -3,9 +3,15 @@ package get
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"text/tabwriter"
+
+	"nereid/engine/tensor"
 )
 
 // galleryFile lists models, one a line. docs/models.md says how to add one.
@@ -39,6 +45,40 @@ type galleryInput struct {
 // gallery returns the models of the gallery.
 func gallery() (all []galleryEntry, err error) {
 	return all, json.Unmarshal(galleryFile, &all)
+}
+
+// addExample writes the example of a gallery's source into a model's folder, as a saved request of the GUI. It does
+// nothing for other sources.
+func addExample(source, dir string) error {
+	all, err := gallery()
+	at := slices.IndexFunc(all, func(e galleryEntry) bool { return e.Source == source })
+	if err != nil || at < 0 {
+		return err
+	}
+	type input struct {
+		Name     string    `json:"name"`
+		Datatype string    `json:"datatype"`
+		Shape    []int64   `json:"shape"`
+		Data     []float64 `json:"data"`
+	}
+	request := struct {
+		Name   string  `json:"name"`
+		Inputs []input `json:"inputs"`
+	}{Name: "example"}
+	for _, in := range all[at].Example.Inputs {
+		n, err := tensor.Elements(in.Shape)
+		if err != nil {
+			return err
+		}
+		request.Inputs = append(request.Inputs, input{in.Name, in.Datatype, in.Shape,
+			slices.Repeat([]float64{in.Fill}, int(n))})
+	}
+	text, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, "requests")
+	return errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "example.json"), text, 0o644))
 }
 
 // printGallery prints the models of the gallery, as a table or as JSON.

@@ -3,6 +3,8 @@ package get
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +50,45 @@ func TestTheGalleryIsComplete(t *testing.T) {
 	slices.Sort(names)
 	if len(slices.Compact(names)) != len(all) {
 		t.Error("a name is there twice")
+	}
+}
+
+// A model of the gallery brings its example, which "Try it" offers as a saved request.
+func TestAModelOfTheGalleryBringsItsExample(t *testing.T) {
+	all, err := gallery()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		dir := t.TempDir()
+		if err := addExample(m.Source, dir); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "requests", "example.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var request struct {
+			Inputs []struct {
+				galleryInput
+				Data []float64 `json:"data"`
+			} `json:"inputs"`
+		}
+		if err := json.Unmarshal(text, &request); err != nil || len(request.Inputs) != len(m.Example.Inputs) ||
+			len(text) > 4<<20 { // the limit of a saved request
+			t.Errorf("%s: %d bytes, %v", m.Name, len(text), err)
+		}
+		for i, in := range request.Inputs {
+			want := m.Example.Inputs[i]
+			if n, err := tensor.Elements(want.Shape); err != nil || in.Name != want.Name ||
+				in.Datatype != want.Datatype || int64(len(in.Data)) != n || in.Data[0] != want.Fill {
+				t.Errorf("%s: %+v with %d numbers, %v; want %+v", m.Name, in.galleryInput, len(in.Data), err, want)
+			}
+		}
+	}
+	dir := t.TempDir()
+	if err := addExample("pypi:other==1", dir); err != nil || len(entries(t, dir)) > 0 {
+		t.Errorf("another source: %v, %v", err, entries(t, dir))
 	}
 }
 

@@ -50,12 +50,7 @@ func (o *getter) check(s *staged) error {
 		return err
 	}
 	if len(runs) > 0 && !o.allowCode {
-		var paths []string
-		for _, r := range runs[:min(10, len(runs))] {
-			paths = append(paths, r.Path+" ("+r.Why+")")
-		}
-		return fmt.Errorf("%s runs as code on this machine when the model %s is loaded; agree with --allow-code",
-			strings.Join(paths, ", "), s.Model)
+		return errors.New(code.Refusal(runs, "agree with --allow-code"))
 	}
 	if _, err := os.Lstat(filepath.Join(o.repository, s.Model)); err == nil && !o.replace {
 		return fmt.Errorf("a model %s is in %s already; choose another --name, or --replace it", s.Model, o.repository)
@@ -73,7 +68,7 @@ func (o *getter) place(s *staged) error {
 	if err := durable.Replace(filepath.Join(s.dir, "provenance.json"), append(b, '\n'), 0o644); err != nil {
 		return err
 	}
-	if err := readable(s.dir); err != nil {
+	if err := errors.Join(addExample(s.Source, s.dir), readable(s.dir)); err != nil {
 		return err
 	}
 	if err := durable.SyncTree(s.dir); err != nil {

@@ -18,6 +18,7 @@ import (
 	"nereid/app/command"
 	"nereid/app/console/folders"
 	"nereid/app/download"
+	"nereid/engine/system/glob"
 )
 
 var packageName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)(==[A-Za-z0-9.!+_-]+)?$`)
@@ -38,8 +39,8 @@ func (o *getter) fromPackage(ctx context.Context) ([]staged, error) {
 	if err := pip.Run(); err != nil {
 		return nil, fmt.Errorf("%s -m pip download %s: %w\n%s", o.python, what, err, strings.TrimSpace(text.String()))
 	}
-	wheels, err := filepath.Glob(filepath.Join(dir, "*.whl"))
-	if err != nil || len(wheels) != 1 {
+	wheels := glob.In(dir, "*.whl")
+	if len(wheels) != 1 {
 		return nil, fmt.Errorf("pip brought %d wheels of %s", len(wheels), what)
 	}
 	sum, size, err := download.Digest(wheels[0], o.sha256, "--sha256")

@@ -68,7 +68,10 @@ func wantOnly(t *testing.T, dir, model string, content []byte) {
 
 // Parts of a download that no command continues are removed by a later command. A workspace in use stays.
 func TestOldDownloadsAreRemoved(t *testing.T) {
-	dir, long := t.TempDir(), time.Now().Add(-2*keepFor)
+	dir, long := filepath.Join(t.TempDir(), "models[1]"), time.Now().Add(-2*keepFor)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	var used *workspace
 	for _, source := range []string{"old", "young", "used"} {
 		w, err := openWorkspace(dir, source)

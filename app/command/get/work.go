@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/app/durable"
+	"nereid/engine/system/glob"
 )
 
 // prefix begins the names of the folders in a repository in which models are made. The engine ignores hidden folders.
@@ -28,11 +29,7 @@ type workspace struct {
 
 // openWorkspace takes the workspace of a source. It removes the old ones that no process has.
 func openWorkspace(repository, source string) (*workspace, error) {
-	old, err := filepath.Glob(filepath.Join(repository, prefix+"*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range old {
+	for _, dir := range glob.In(repository, prefix+"*") {
 		if info, err := os.Stat(filepath.Join(dir, "lock")); err != nil || time.Since(info.ModTime()) < keepFor {
 			continue
 		}

@@ -88,7 +88,7 @@ var withoutEffect = []string{
 
 // otherProtocols are the service kinds that are not supported, with the reason.
 var otherProtocols = map[string]string{
-	"triton_c_api": "there is no library to load: measure a server, or use package engine in a Go benchmark",
+	"triton_c_api": "nereid perf loads no library: measure a server, or use package engine in a Go benchmark",
 	"tfserving":    "TensorFlow Serving has another protocol; this tool measures servers that speak KServe v2",
 	"torchserve":   "TorchServe has another protocol; this tool measures servers that speak KServe v2",
 	"openai":       "OpenAI's API is another protocol; this tool measures servers that speak KServe v2",
@@ -277,7 +277,11 @@ func (o *options) outputOptions() []command.Option {
 func unsupportedOptions() (list []command.Option) {
 	for name, why := range refused {
 		refuse := func(string) error { return errors.New("not supported: " + why) }
-		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: refuse})
+		value := "VALUE"
+		if name == "enable-mpi" {
+			value = "" // a flag
+		}
+		list = append(list, command.Option{Names: "--" + name, Value: value, Set: refuse})
 	}
 	for _, name := range withoutEffect {
 		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: func(string) error { return nil }})

@@ -125,8 +125,11 @@ func (o *inferOptions) tensors(s *session, meta *inferencepb.ModelMetadataRespon
 		name, value, ok := strings.Cut(text, "=")
 		i := slices.IndexFunc(meta.GetInputs(),
 			func(in *inferencepb.ModelMetadataResponse_TensorMetadata) bool { return in.GetName() == name })
-		if !ok || i < 0 {
+		if !ok {
 			return nil, fmt.Errorf("-i %s: want NAME=VALUE; the model has %s", text, signature(meta.GetInputs()))
+		}
+		if i < 0 {
+			return nil, fmt.Errorf("-i %s: the model has no input %q, but %s", text, name, signature(meta.GetInputs()))
 		}
 		in := meta.GetInputs()[i]
 		v := input{name: name, dt: tensor.ParseDataType(in.GetDatatype()), model: in.GetShape(), shape: shapes[name],

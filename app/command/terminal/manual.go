@@ -63,9 +63,11 @@ func Manual(ctx context.Context, e *command.Env, all []command.Command, args []s
 		"nereid": head("nereid") + "nereid \\- inference server with Triton's protocols, for one machine\n" +
 			".SH SYNOPSIS\n.B nereid\n[\\fIcommand\\fR] [\\fIoptions\\fR]\n" + list + manualEnd,
 		"nereid-desktop": head("nereid-desktop") + "nereid\\-desktop \\- Nereid with a window\n" +
-			".SH SYNOPSIS\n.B nereid\\-desktop\n[\\fIcommand\\fR] [\\fIoptions\\fR]\n" +
+			".SH SYNOPSIS\n.B nereid\\-desktop\n[\\fIcommand\\fR] [\\fIoptions\\fR] [\\fIfile\\fR ...]\n" +
 			".SH DESCRIPTION\nWithout a command, " +
-			"it serves and shows the GUI in a window.\n" + list + ".SH OPTIONS\n" + options.Manual() + manualEnd,
+			"it serves and shows the GUI in a window. " +
+			"The window opens the import of the files: ONNX models, zip files or model folders.\n" +
+			list + ".SH OPTIONS\n" + options.Manual() + manualEnd,
 		"nereid-serve": head("nereid-serve") + "nereid\\-serve \\- serve model repositories\n" +
 			".SH SYNOPSIS\n.B nereid serve\n[\\fIoptions\\fR]\n.SH OPTIONS\n" + options.Manual() + manualEnd,
 	}

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -41,7 +42,8 @@ func List(ctx context.Context, e *command.Env, args []string) int {
 				}
 				v := modelState{m.GetName(), m.GetVersion(), m.GetState(), m.GetReason()}
 				all = append(all, v)
-				rows = append(rows, []string{printable(v.Name), v.Version, v.State, printable(v.Reason)})
+				rows = append(rows, []string{printable(v.Name), v.Version, cmp.Or(v.State, "not loaded"),
+					printable(v.Reason)})
 			}
 			if quiet {
 				return nil
@@ -111,7 +113,12 @@ func Unload(ctx context.Context, e *command.Env, args []string) int {
 func (s *session) change(ctx context.Context, done, text string, models []string, f func(string) error) error {
 	for _, m := range models {
 		if err := f(m); err != nil {
-			return fmt.Errorf("%s: %w", m, s.lacks(ctx, err, repositoryExtension))
+			err = fmt.Errorf("%s: %w", m, s.lacks(ctx, err, repositoryExtension))
+			if strings.Contains(err.Error(), "not allowed if polling is enabled") {
+				err = fmt.Errorf("%w. The server follows its repository: it loads what is copied there, and unloads "+
+					"what is removed", err)
+			}
+			return err
 		}
 		if err := s.print(changed{m, done}, [][]string{{printable(m) + text}}); err != nil {
 			return err

@@ -51,13 +51,14 @@ func runVerb(ctx context.Context, e *command.Env, v verb, args []string) int {
 	s := &session{Env: e}
 	sections := []command.Section{{Options: v.options}, {Title: "Server", Options: s.options()}}
 	name := "nereid " + v.name
-	rest, err := parse(command.NewFlagSet(name, sections), args)
+	flags := command.NewFlagSet(name, sections)
+	err := command.ParseMixed(flags, args)
 	usage := v.about + "\n\nUsage:\n  " + name + " " + strings.TrimLeft(v.args+" [options]", " ") + "\n" +
 		command.Help(sections)
 	switch {
 	case err != nil && !errors.Is(err, flag.ErrHelp):
 		err = command.FlagError(name, err)
-	case err == nil && (len(rest) < v.least || v.most >= 0 && len(rest) > v.most):
+	case err == nil && (flags.NArg() < v.least || v.most >= 0 && flags.NArg() > v.most):
 		err = fmt.Errorf("usage: %s %s; %s --help lists the options", name, v.args, name)
 	case err == nil:
 		err = s.connect()
@@ -68,25 +69,11 @@ func runVerb(ctx context.Context, e *command.Env, v verb, args []string) int {
 	defer s.client.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err = v.run(ctx, s, rest)
+	err = v.run(ctx, s, flags.Args())
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = errors.New("interrupted")
 	}
 	return e.ExitStatus(s.explain(err), usage)
-}
-
-// parse parses options before, between and after the arguments, and returns the arguments.
-func parse(f *flag.FlagSet, args []string) (rest []string, err error) {
-	for {
-		if err := f.Parse(args); err != nil {
-			return nil, err
-		}
-		parsed := args[:len(args)-f.NArg()]
-		if f.NArg() == 0 || len(parsed) > 0 && parsed[len(parsed)-1] == "--" {
-			return append(rest, f.Args()...), nil
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
-	}
 }
 
 func (s *session) options() []command.Option {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"nereid/app/command"
 	"nereid/app/datadir"
@@ -23,10 +24,58 @@ type Gain struct {
 
 // Gains measures the configuration of a model folder, and every change of one field. It writes its progress to out.
 func Gains(ctx context.Context, program Program, folder, dataDir string, out io.Writer) (gains []Gain, err error) {
+	r, err := searchFolder(ctx, program, folder, dataDir, out, func(o *options) { o.search.mode = "each" })
+	if err != nil {
+		return nil, err
+	}
+	return r.gains(), nil
+}
+
+// Found is the best configuration of a model folder.
+type Found struct {
+	Text          string // of config.pbtxt
+	Changes, Load string
+	Rate          float64 // rows per second
+	P99           time.Duration
+	Measured      int  // measurements
+	Keeps         bool // it keeps the budget; if not, the fields above are empty
+}
+
+// Find searches for the best configuration of a model folder by "throughput" or "latency". The p99 is at most budgetMs
+// milliseconds; 0: any. It writes its progress to out.
+func Find(ctx context.Context, program Program, folder, dataDir, objective string, budgetMs float64,
+	out io.Writer) (f Found, err error) {
+	r, err := searchFolder(ctx, program, folder, dataDir, out, func(o *options) {
+		o.text.objective, o.text.maxLatency, o.search.budget = objective, budgetMs, findBudget
+	})
+	if err != nil {
+		return f, err
+	}
+	f.Measured = len(r.found.Trials)
+	best, ok := r.best()
+	if !ok {
+		return f, nil
+	}
+	f.Keeps, f.Changes, f.Load = true, r.variantText(best.Candidate), r.loadText(best.Candidate)
+	f.Rate, f.P99 = best.Throughput, best.P99
+	f.Text = r.models[0].config
+	if !r.space.IsPresent(best.Candidate) {
+		f.Text, err = r.configOf(&r.models[0], best.Candidate)
+	}
+	return f, err
+}
+
+// findBudget is how many measurements Find makes at most.
+const findBudget = 30
+
+// searchFolder searches as set says. The windows are short, since several models or many changes are compared.
+func searchFolder(ctx context.Context, program Program, folder, dataDir string, out io.Writer,
+	set func(*options)) (*result, error) {
 	o := newOptions()
 	o.program, o.dataDir, o.fillFree = program, dataDir, true
-	o.measure.trials, o.text.window = 4, 500 // ms; a short search, of which the best is measured again by Apply
-	o.model, o.repositories, o.search.mode = filepath.Base(folder), []string{filepath.Dir(folder)}, "each"
+	o.measure.trials, o.text.window = 4, 500 // ms
+	o.model, o.repositories = filepath.Base(folder), []string{filepath.Dir(folder)}
+	set(o)
 	if err := o.finish(); err != nil {
 		return nil, err
 	}
@@ -47,10 +96,7 @@ func Gains(ctx context.Context, program Program, folder, dataDir string, out io.
 	if err == nil && r.cancelled {
 		err = context.Canceled
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r.gains(), nil
+	return r, err
 }
 
 // gains compares every trial with the present configuration under the same load. A load that failed with the present

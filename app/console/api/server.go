@@ -6,6 +6,8 @@ type Server struct {
 	Name string `json:"name"`
 	// Version of Nereid.
 	Version string `json:"version"`
+	// NewVersion is the newer version that --new-version-from tells of.
+	NewVersion NewVersion `json:"newVersion"`
 	// TritonVersion is the version in the reply to GET /v2.
 	TritonVersion string `json:"tritonVersion"`
 	Live          bool   `json:"live"`
@@ -28,6 +30,13 @@ type Server struct {
 	Scopes List[string] `json:"scopes"`
 	// Desktop is true if this process has the native window; then POST /api/desktop/pick works.
 	Desktop bool `json:"desktop"`
+}
+
+// NewVersion is a version of Nereid; its fields are empty if none is known.
+type NewVersion struct {
+	Version string `json:"version"`
+	// Link is for people. Text from outside: show it, do not follow it.
+	Link string `json:"link"`
 }
 
 // Addresses on which the server listens, as host:port; empty if a listener is off.

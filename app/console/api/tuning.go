@@ -163,7 +163,19 @@ type Tuning struct {
 	From int `json:"from"`
 	// Now is what is being measured; null when nothing is.
 	Now *TuningNow `json:"now"`
+	// Stale says what has changed since, so that the figures are not of the model as it is and nothing is applied.
+	Stale TuningStale `json:"stale"`
 }
+
+// TuningStale is what has changed since a tuning began.
+type TuningStale string
+
+// What can have changed.
+const (
+	TuningCurrent     TuningStale = "" // nothing
+	TuningStaleFiles  TuningStale = "files"
+	TuningStaleConfig TuningStale = "configuration"
+)
 
 // Tunings answers GET …/tunings: newest first.
 type Tunings struct {

@@ -21,8 +21,8 @@ type BatcherSettings struct {
 // Prediction answers POST /api/models/{name}/what-if.
 type Prediction struct {
 	Version string `json:"version"`
-	// Requests are those in memory that were executed since the version was loaded. SpanMs is the time from the first
-	// to the last.
+	// Requests are those in memory that were executed since the version was loaded and its instance groups last
+	// changed. SpanMs is the time from the first to the last.
 	Requests int     `json:"requests"`
 	SpanMs   float64 `json:"spanMs"`
 	// Settings are those in service.

@@ -70,8 +70,13 @@ func textOf(text *string) string {
 	return *text
 }
 
-// Ask returns the error that asks for consent to run something.
+// Ask returns the error that asks the user of the page for consent to run something.
 func Ask(runs List) error {
+	return rest.Errorf(api.CodeConsent, "%s", Refusal(runs, "agree to that by consentCode, or leave it out"))
+}
+
+// Refusal says that runs is not empty, and how to agree to that.
+func Refusal(runs List, agree string) string {
 	var all []string
 	for _, c := range runs {
 		all = append(all, c.Path+" ("+c.Why+")")
@@ -80,8 +85,7 @@ func Ask(runs List) error {
 	if len(all) > most {
 		all = append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
 	}
-	return rest.Errorf(api.CodeConsent, "%s runs as code on this machine when the model is loaded; agree to that by "+
-		"consentCode, or leave it out", strings.Join(all, ", "))
+	return fmt.Sprintf("%s runs as code on this machine when the model is loaded; %s", strings.Join(all, ", "), agree)
 }
 
 // reasons say why something runs, by its path in the model folder.
@@ -105,7 +109,7 @@ func runsByName(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".py", ".pyc", ".pyd":
 		return "a Python program"
-	case ".pt", ".pt2", ".pth", ".pkl", ".pickle", ".joblib":
+	case ".pt", ".pt2", ".pth", ".torchscript", ".pkl", ".pickle", ".joblib":
 		return "a pickle: unpacking it can run code"
 	case ".so", ".dll", ".dylib":
 		return "a native library"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,7 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
+	"nereid/engine/system/glob"
 )
 
 const (
@@ -39,11 +41,7 @@ func named(dir, name, text string) (reasons, error) {
 	}
 	m := finder{dir: dir, name: name, versions: all, found: found}
 	m.read(repo.ConfigName, text)
-	others, err := filepath.Glob(filepath.Join(escape(dir), "configs", "*.pbtxt"))
-	if err != nil {
-		return nil, err
-	}
-	for i, path := range others {
+	for i, path := range glob.In(dir, "configs/*.pbtxt") {
 		rel := "configs/" + filepath.Base(path)
 		text, whole := readSmall(path)
 		if i >= maxConfigs || !whole {
@@ -53,11 +51,6 @@ func named(dir, name, text string) (reasons, error) {
 		m.read(rel, text)
 	}
 	return found, nil
-}
-
-// escape makes a path a pattern that matches only this path.
-func escape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // readSmall reads a file of at most maxConfigSize bytes; whole is false for others.
@@ -104,9 +97,7 @@ func (m *finder) version(version string, cfg *inferencepb.ModelConfig, entries [
 	m.modelFile(version, cfg)
 	m.environment(version, cfg)
 	m.parameters(version, cfg)
-	accelerators := cfg.GetOptimization().GetExecutionAccelerators()
-	for _, a := range slices.Concat(accelerators.GetGpuExecutionAccelerator(),
-		accelerators.GetCpuExecutionAccelerator()) {
+	for _, a := range accelerators(cfg) {
 		m.accelerator(a)
 	}
 }
@@ -187,47 +178,81 @@ func (m *finder) environment(version string, cfg *inferencepb.ModelConfig) {
 	}
 }
 
-// LoadsLibraries reports whether a backend loads native libraries with a model file, even if it only reads the file's
-// signature.
-func LoadsLibraries(cfg *inferencepb.ModelConfig) bool {
+// OpensFiles reports whether a backend loads libraries, or reads or writes other files that the configuration names, as
+// soon as it reads a model file, even if only for the file's signature.
+func OpensFiles(cfg *inferencepb.ModelConfig) bool {
 	if len(cfg.GetModelOperations().GetOpLibraryFilename()) > 0 {
 		return true
 	}
 	for key, p := range cfg.GetParameters() {
-		if namesLibrary(key) && p.GetStringValue() != "" {
+		if value := p.GetStringValue(); value != "" && (namesLibrary(key) || namesSessionFile(key, value)) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(accelerators(cfg), func(a *accelerator) bool { return len(filesOf(a)) > 0 })
 }
 
 // namesLibrary reports whether a parameter names a library, by its key.
 func namesLibrary(key string) bool {
 	lower := strings.ToLower(key)
 	return strings.Contains(lower, "library") || strings.Contains(lower, "extension") ||
+		strings.HasSuffix(lower, "strategy_path") ||
 		strings.HasPrefix(lower, "ep.") && (strings.Contains(lower, "path") || strings.Contains(lower, "lib"))
 }
 
-// parameters adds parameters that name libraries.
+// namesSessionFile reports whether a parameter names a file that ONNX Runtime reads or writes, wherever that is. Others
+// of such a key are switches and numbers, as in session.use_memory_mapped_ort_model.
+func namesSessionFile(key, value string) bool {
+	lower := strings.ToLower(key)
+	if !strings.HasPrefix(lower, "session.") && !strings.HasPrefix(lower, "ep.") {
+		return false
+	}
+	_, notNumber := strconv.ParseFloat(value, 64)
+	_, notSwitch := strconv.ParseBool(value)
+	return notNumber != nil && notSwitch != nil && (strings.Contains(lower, "file") ||
+		strings.Contains(lower, "path") || strings.Contains(lower, "dir"))
+}
+
+// parameters adds parameters that name libraries, or files of an ONNX session.
 func (m *finder) parameters(version string, cfg *inferencepb.ModelConfig) {
 	for key, p := range cfg.GetParameters() {
-		if value := p.GetStringValue(); namesLibrary(key) && value != "" {
+		switch value := p.GetStringValue(); {
+		case value == "":
+		case namesLibrary(key):
 			m.file(version, value, "a native library, by the parameter "+key)
+		case namesSessionFile(key, value):
+			m.outside("a file that ONNX Runtime reads or writes, by the parameter "+key, value)
 		}
 	}
 }
 
+type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+
+func accelerators(cfg *inferencepb.ModelConfig) []*accelerator {
+	all := cfg.GetOptimization().GetExecutionAccelerators()
+	return slices.Concat(all.GetGpuExecutionAccelerator(), all.GetCpuExecutionAccelerator())
+}
+
+// filesOf returns the parameters of an execution provider that name files.
+func filesOf(a *accelerator) (keys []string) {
+	for key, value := range a.GetParameters() {
+		lower := strings.ToLower(key)
+		if value != "" && (strings.Contains(lower, "path") || strings.Contains(lower, "lib") ||
+			strings.Contains(lower, "dir") || strings.Contains(lower, "config") || strings.Contains(lower, "plugin")) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // accelerator adds an execution provider that this server does not know, or whose parameters name files.
-func (m *finder) accelerator(a *inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator) {
+func (m *finder) accelerator(a *accelerator) {
 	known := []string{"cuda", "tensorrt", "openvino", "auto_mixed_precision", "gpu_io"}
 	if !slices.Contains(known, a.GetName()) {
 		m.outside("an execution provider that this server does not know", a.GetName())
 	}
-	for key, value := range a.GetParameters() {
-		lower := strings.ToLower(key)
-		if value != "" && (strings.Contains(lower, "path") || strings.Contains(lower, "lib") ||
-			strings.Contains(lower, "config") || strings.Contains(lower, "plugin")) {
-			m.outside("files that the execution accelerator "+a.GetName()+" loads, by its parameter "+key, value)
-		}
+	for _, key := range filesOf(a) {
+		m.outside("files that the execution accelerator "+a.GetName()+" uses, by its parameter "+key,
+			a.GetParameters()[key])
 	}
 }

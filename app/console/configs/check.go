@@ -29,6 +29,8 @@ type Checker struct {
 	Backends []backend.Backend
 	// Libraries returns the names of the backends that come as libraries; nil: there are none.
 	Libraries func() []string
+	// Library reports whether the backend directory has the library that a configuration names; nil: there is none.
+	Library func(*inferencepb.ModelConfig) bool
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
 	// AutoComplete and DefaultMaxBatchSize are the engine's.
@@ -99,7 +101,7 @@ func (c *Checker) Check(ctx context.Context, name, folder string, text *string) 
 	c.complete(ctx, d, name, folder)
 	o := modelconfig.ValidateOptions{Positions: d.pos, Refused: lifecycle.Refused, Folder: name, Signature: d.Signature,
 		Files: os.DirFS(folder), GPUs: c.Machine.IDs(), MinCapability: c.Machine.MinCapability(),
-		Cores: runtime.GOMAXPROCS(0)}
+		Cores: runtime.GOMAXPROCS(0), Library: c.Library}
 	for _, b := range c.Backends {
 		o.Backends = append(o.Backends, b.Name())
 	}

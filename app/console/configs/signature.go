@@ -30,8 +30,8 @@ func (c *Checker) signature(ctx context.Context, name, folder string, cfg *infer
 	if !ok || folder == "" {
 		return nil, 0, nil
 	}
-	if code.LoadsLibraries(cfg) {
-		return nil, 0, nil // reading the file would load them, before anybody agreed to that
+	if code.OpensFiles(cfg) {
+		return nil, 0, nil // reading the file would open them, before anybody agreed to that
 	}
 	src := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "")
 	versions := modelconfig.ChooseVersions(cfg.GetVersionPolicy(), src.Numbers())

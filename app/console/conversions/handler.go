@@ -28,6 +28,7 @@ import (
 	"nereid/app/console/inspection"
 	"nereid/app/console/rest"
 	"nereid/app/console/tasks"
+	"nereid/engine/system/glob"
 )
 
 const (
@@ -212,7 +213,7 @@ func (h *Handler) ofRepository(req *api.StartConversion) (file, inputs string, e
 		return file, "", nil
 	}
 	inputs = filepath.Join(m.Folder, "requests")
-	if found, err := filepath.Glob(filepath.Join(inputs, "*.json")); err != nil || len(found) == 0 {
+	if len(glob.In(inputs, "*.json")) == 0 {
 		return "", "", rest.Errorf(api.CodeInvalid, "the model %s has no saved requests; save some in Try it",
 			rest.Quote(req.Model))
 	}

@@ -15,6 +15,21 @@ import (
 	"nereid/app/durable"
 )
 
+// Size returns the bytes of the regular files in a folder, or of a file.
+func Size(path string) (total int64, err error) {
+	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}
+
 // List lists the regular files in a folder, by path. Hidden files are left out.
 func List(dir string) ([]api.File, error) {
 	var out []api.File

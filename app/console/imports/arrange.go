@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
@@ -150,27 +149,4 @@ func (h *Handler) check(ctx context.Context, s *staged) error {
 	_, err = os.Stat(filepath.Join(v.Repository, v.Name))
 	v.Exists = err == nil
 	return nil
-}
-
-// renamed changes the name in a configuration text from one model name to another. It leaves other names as they are.
-func renamed(text, from, to string) string {
-	cfg, pos, _ := modelconfig.Parse(repo.ConfigName, []byte(text))
-	if cfg.GetName() != from || from == "" {
-		return text
-	}
-	lines := strings.Split(text, "\n")
-	at := pos.At("name")
-	if at.Line < 1 || at.Line > len(lines) {
-		return text
-	}
-	line := []rune(lines[at.Line-1])
-	start := min(max(at.Col-1, 0), len(line))
-	head, tail := string(line[:start]), string(line[start:])
-	for _, quote := range []string{`"`, `'`} {
-		if before, after, ok := strings.Cut(tail, quote+from+quote); ok {
-			lines[at.Line-1] = head + before + quote + to + quote + after
-			return strings.Join(lines, "\n")
-		}
-	}
-	return text
 }

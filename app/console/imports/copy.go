@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/console/folders"
 	"nereid/app/console/rest"
 	"nereid/engine/system/proc"
 )
@@ -18,7 +19,7 @@ import (
 // copyModel copies a staged model folder into the folder to, which exists, and publishes the progress. The caller syncs
 // the files. copyModel links files where the file system can do that, since staged files are never changed in place.
 func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) error {
-	total, err := folderSize(from)
+	total, err := folders.Size(from)
 	if err != nil {
 		return err
 	}
@@ -52,21 +53,6 @@ func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) err
 		}
 		return copyFile(ctx, p, at, wrote)
 	})
-}
-
-// folderSize returns the bytes of the files in a folder.
-func folderSize(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	return total, err
 }
 
 // copyFile copies a file until ctx is done, and calls wrote after each part with its bytes.

@@ -26,6 +26,7 @@ import (
 	"nereid/app/console/tasks"
 	"nereid/app/history"
 	"nereid/engine"
+	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 	"nereid/engine/system/proc"
 	modelssample "nereid/models-sample"
@@ -245,7 +246,7 @@ func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Imp
 		if err := repo.CheckName(req.Name); err != nil {
 			return out, err
 		}
-		v.Config = renamed(v.Config, v.Name, req.Name)
+		v.Config = modelconfig.Rename(v.Config, v.Name, req.Name)
 		v.Name = req.Name
 	}
 	if v.State == api.ImportFailed {

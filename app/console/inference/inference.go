@@ -25,6 +25,8 @@ type Server struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Header is added to requests, such as the token that the server needs.
 	Header http.Header
+	// MaxBody is the largest body that it takes, in bytes; 0: not known.
+	MaxBody int64
 }
 
 // Transport returns an HTTP transport that keeps up to idle connections open.
@@ -71,6 +73,11 @@ func (p *Proxy) Infer(w http.ResponseWriter, r *http.Request) error {
 	if p.handler == nil {
 		return rest.Errorf(api.CodeUnavailable,
 			"the inference server over HTTP is turned off; start without --allow-http=false to try models here")
+	}
+	// A browser reads the answer only when it has sent its body. This one is too large to wait for.
+	if limit := p.server.MaxBody; limit > 0 && r.ContentLength/2 > limit {
+		return rest.Errorf(api.CodeTooLarge, "request body is over the limit of %d bytes; raise it with "+
+			"--http-max-input-size", limit)
 	}
 	p.handler.ServeHTTP(w, r)
 	return nil

@@ -155,7 +155,9 @@ func (h *Handler) Try(w http.ResponseWriter, r *http.Request) error {
 		return rest.Errorf(api.CodeUnsupported, "a visitor's request may not be compressed")
 	}
 	if r.ContentLength > maxBody {
-		_, _ = io.CopyN(io.Discard, r.Body, 2*maxBody) // a client reads the answer only when it has sent its body
+		if r.ContentLength <= 2*maxBody { // a browser reads the answer only when it has sent its body
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
 		return errTooLarge
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), maxTime, errTooLong)

@@ -29,6 +29,7 @@ func (m *Monitor) Readings() (out []history.Reading) {
 			out = append(out, history.Reading{Name: history.GPUMemory + number, Value: float64(readings[i].MemoryUsed)})
 		}
 	}
+	m.Engine.Residency() // measures the memory of the models
 	for _, st := range m.Engine.Models() {
 		if st.Memory.Host > 0 {
 			out = append(out, history.Reading{Name: history.Memory, Model: st.Name, Value: float64(st.Memory.Host)})

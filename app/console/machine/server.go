@@ -15,6 +15,7 @@ import (
 	"nereid/app/console/catalog"
 	"nereid/app/console/folders"
 	"nereid/app/console/rest"
+	"nereid/app/newversion"
 	"nereid/engine"
 	"nereid/engine/backend"
 	"nereid/engine/system/proc"
@@ -24,6 +25,7 @@ import (
 // Description is what the caller knows about its server. nil functions leave out their part.
 type Description struct {
 	Version     string // of this program
+	NewVersion  func() newversion.Release
 	PollEvery   time.Duration
 	Addresses   func() api.Addresses
 	ONNXRuntime func() api.Runtime
@@ -65,6 +67,9 @@ func (s *Server) State(r *http.Request) (api.Server, error) {
 	}
 	if s.ONNXRuntime != nil {
 		out.ONNXRuntime = s.ONNXRuntime()
+	}
+	if s.NewVersion != nil {
+		out.NewVersion = api.NewVersion(s.NewVersion())
 	}
 	if s.Warnings != nil {
 		out.Warnings = s.Warnings()

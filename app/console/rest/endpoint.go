@@ -135,16 +135,24 @@ func (e Endpoint) Handler(log *slog.Logger, memory *tensor.Budget) http.Handler 
 	})
 }
 
-// takeBody takes the memory of a JSON body, whose size it returns.
+// takeBody takes the memory of a JSON body, whose size it returns. It refuses one that is announced and too large
+// without waiting for it.
 func (e Endpoint) takeBody(r *http.Request, memory *tensor.Budget) (int64, error) {
 	if e.Request == "" || r.ContentLength == 0 {
 		return 0, nil
 	}
-	size := e.limit
-	if r.ContentLength > 0 {
-		size = min(size, r.ContentLength)
+	if r.ContentLength > e.limit {
+		return 0, tooLarge(e.limit)
+	}
+	size := r.ContentLength
+	if size < 0 { // not announced
+		size = e.limit
 	}
 	return size, memory.Take(size, 0)
+}
+
+func tooLarge(limit int64) error {
+	return Errorf(api.CodeTooLarge, "the request has more than %d bytes", limit)
 }
 
 func nameOf[T any]() string { return reflect.TypeFor[T]().Name() }
@@ -220,10 +228,10 @@ func Read(r *http.Request, v any) error {
 			err = errors.New("something follows the JSON value")
 		}
 	}
-	var tooLarge *http.MaxBytesError
+	var over *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		return Errorf(api.CodeTooLarge, "the request has more than %d bytes", tooLarge.Limit)
+	case errors.As(err, &over):
+		return tooLarge(over.Limit)
 	case err != nil:
 		return Errorf(api.CodeInvalid, "the request's body is not the JSON that is expected: %v", err)
 	}

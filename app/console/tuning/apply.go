@@ -3,7 +3,9 @@ package tuning
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/rest"
+	"nereid/engine/repo"
 	"nereid/store"
 )
 
@@ -52,6 +55,10 @@ func (h *Handler) Apply(r *http.Request, req *api.ApplyTuning) (out api.AppliedT
 		return trial.Config == req.Config && trial.Failed == ""
 	}) {
 		return out, rest.Errorf(api.CodeInvalid, "this configuration did not work; it is not applied")
+	}
+	if h.stale(&t) == api.TuningStaleFiles {
+		return out, rest.Errorf(api.CodeConflict, "the files of the model %q have changed since it was tuned, so that "+
+			"the figures are of another one: tune it again", t.Tuning.Model)
 	}
 	if len(texts.Texts) == 0 {
 		return out, rest.Errorf(api.CodeInvalid, "this is the configuration as it was; there is nothing to apply")
@@ -110,4 +117,37 @@ func (h *Handler) change(ctx context.Context, name string, text api.TuningText) 
 	return change{}, rest.Errorf(api.CodeConflict,
 		"the configuration of %q was changed since it was tuned, so that the figures "+
 			"are of another one; nothing is changed: tune it again, or take the changes over by hand", name)
+}
+
+// files identifies the files in the version folders of a model, by what the file system knows about them.
+func files(m catalog.Model) string {
+	versions := repo.ScanModel(m.Repository, filepath.Base(m.Folder), "").Versions
+	var text strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(versions)) {
+		fmt.Fprintf(&text, "%d:%x ", n, versions[n])
+	}
+	return text.String()
+}
+
+// stale says what has changed since a tuning began. The configuration may be one that was applied since.
+func (h *Handler) stale(t *record) api.TuningStale {
+	m, err := h.Catalog.FindWithFolder(t.Tuning.Model)
+	if err != nil {
+		return api.TuningCurrent // there is no model to apply it to
+	}
+	if t.Files != "" && t.Files != files(m) {
+		return api.TuningStaleFiles
+	}
+	now := ""
+	if m.Text != nil {
+		now = *m.Text
+	}
+	for _, texts := range t.Texts {
+		for _, text := range texts.Texts {
+			if text.Model == filepath.Base(m.Folder) && text.Before != now {
+				return api.TuningStaleConfig
+			}
+		}
+	}
+	return api.TuningCurrent
 }

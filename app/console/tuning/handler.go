@@ -155,6 +155,9 @@ func (h *Handler) Start(r *http.Request, req *api.StartTuning) (out api.Tuning, 
 	}
 	t := &record{Tuning: api.Tuning{Plan: plan, TuningHead: api.TuningHead{
 		Model: name, State: api.TuningRunning, StartedMs: time.Now().UnixMilli(), Request: *req, Most: plan.Most}}}
+	if found, err := h.Catalog.FindWithFolder(name); err == nil {
+		t.Files = files(found)
+	}
 	row, err := t.row()
 	if err == nil {
 		t.Tuning.ID, err = h.Store.AddTuning(r.Context(), row)
@@ -250,6 +253,9 @@ func (h *Handler) find(r *http.Request, from int) (t record, stop context.Cancel
 func (h *Handler) Get(r *http.Request) (api.Tuning, error) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("from")) // none: all
 	t, _, err := h.find(r, from)
+	if err == nil {
+		t.Tuning.Stale = h.stale(&t)
+	}
 	return t.Tuning, err
 }
 

@@ -13,6 +13,8 @@ type record struct {
 	Tuning api.Tuning
 	// Texts are the files of Tuning.Configs.
 	Texts api.List[api.TuningTexts]
+	// Files identifies the files in the model's version folders when the tuning began; "": an older program wrote it.
+	Files string
 }
 
 // row returns the record as a row of the store.

@@ -43,10 +43,14 @@ func (h *Handler) WhatIf(r *http.Request, req *api.WhatIf) (out api.Prediction, 
 		return out, rest.Errorf(api.CodeInvalid, "maxBatchSize and maxQueueDelayUs must not be negative")
 	}
 	out.Settings = batcherOf(cfg, v.Model.Instances())
-	rec := whatif.Read(h.Requests.Log(), m.Name, v.Version, v.Since, v.Model.Instances())
+	since := v.Since
+	if resized := v.Model.Resized(); resized.After(since) { // requests before then ran on other instances
+		since = resized
+	}
+	rec := whatif.Read(h.Requests.Log(), m.Name, v.Version, since, v.Model.Instances())
 	if rec.Len() < fewRequests {
 		return out, rest.Errorf(api.CodeUnavailable,
-			"version %d of model %q has executed only %d of the last requests since it was loaded; %d are needed",
+			"version %d of model %q has executed only %d of the last requests with these settings; %d are needed",
 			v.Version, m.Name, rec.Len(), fewRequests)
 	}
 	out.Version, out.Requests = strconv.FormatInt(v.Version, 10), rec.Len()

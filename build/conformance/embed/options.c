@@ -80,10 +80,11 @@ int main(int argc, char **argv) {
   refused("metrics", TRITONSERVER_ServerMetrics(first, &metrics));
   must(TRITONSERVER_ServerMetrics(second, &metrics));
   must(TRITONSERVER_MetricsDelete(metrics));
-  refused("unregister", TRITONSERVER_ServerUnregisterModelRepository(second, "/absent"));
+  refused("unregister", TRITONSERVER_ServerUnregisterModelRepository(second, "absent"));
   must(TRITONSERVER_ServerUnregisterModelRepository(second, argv[1]));
   TRITONSERVER_Parameter *name = TRITONSERVER_ParameterNew("builtin_identity", TRITONSERVER_PARAMETER_STRING, "mine");
-  const TRITONSERVER_Parameter *names[] = {name};
+  const TRITONSERVER_Parameter *names[] = {name, name};
+  refused("names", TRITONSERVER_ServerRegisterModelRepository(second, ".", names, 2));
   must(TRITONSERVER_ServerRegisterModelRepository(second, argv[1], names, 1));
   TRITONSERVER_ParameterDelete(name);
   must(TRITONSERVER_ServerLoadModel(second, "mine"));

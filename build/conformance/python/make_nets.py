@@ -4,7 +4,9 @@ usage: make_nets.py pytorch|tensorflow|paddle|catboost|caffe2 FOLDER
 """
 
 import pathlib
+import shutil
 import sys
+import types
 
 import numpy as np
 
@@ -40,6 +42,7 @@ class Twice(torch.nn.Module):
 
 
 def pytorch():
+    import safetensors.torch
     import torch
 
     (folder / "nets.py").write_text(CLASS)
@@ -50,13 +53,36 @@ def pytorch():
     net, words = nets.Net(5).eval(), nets.Words().eval()
     image, batch = torch.randn(2, 1, 8, 8), torch.export.Dim("batch")
     torch.jit.script(net).save(folder / "script.pt")
+    shutil.copy(folder / "script.pt", folder / "copy.torchscript")
     torch.jit.trace(words, (torch.zeros(2, 6, dtype=torch.int64), torch.ones(2, 4))).save(folder / "trace.pt")
     torch.save(net.state_dict(), folder / "weights.pth")
+    safetensors.torch.save_file(net.state_dict(), folder / "weights.safetensors")
     torch.save({"state_dict": net.state_dict(), "epoch": 3}, folder / "checkpoint.pt")
     torch.save(net, folder / "whole.pt")
+    mlflow(net)
     torch.export.save(torch.export.export(net, (image,), dynamic_shapes=({0: batch},)), folder / "program.pt2")
     torch.export.save(torch.export.export(net, (image,)), folder / "fixed.pt2")
     (folder / "broken.pt").write_bytes(b"nothing")
+
+
+def mlflow(net):
+    """Folders as mlflow.pytorch.save_model writes them: with the class in the folder of code, in the file, and nowhere."""
+    import cloudpickle
+    import torch
+
+    nets = sys.modules["nets"]
+    for name, by_value in ("code", False), ("value", True), ("gone", False):
+        data = folder / f"mlflow_{name}/data"
+        data.mkdir(parents=True)
+        (data.parent / "MLmodel").write_text("flavors:\n  pytorch:\n    model_data: data\n")
+        if by_value:
+            cloudpickle.register_pickle_by_value(nets)
+        module = types.SimpleNamespace(Pickler=cloudpickle.CloudPickler, __name__="mlflow.pytorch.pickle_module")
+        torch.save(net, data / "model.pth", pickle_module=module)
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(nets)
+    (folder / "mlflow_code/code").mkdir()
+    (folder / "mlflow_code/code/nets.py").write_text(CLASS)
 
 
 def tensorflow():

@@ -1,4 +1,5 @@
-// A backend that asks the model "plain" for each answer, counts its requests in a metric.
+// A backend that asks the model "plain" for each answer and counts its requests in a metric. A parameter of a request
+// makes it control another model.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +27,9 @@ Error *TRITONSERVER_InferenceRequestSetId(Call *, const char *);
 Error *TRITONSERVER_InferenceRequestId(Call *, const char **);
 Error *TRITONSERVER_InferenceRequestCancel(Call *);
 Error *TRITONSERVER_ServerInferAsync(Server *, Call *, void *trace);
+Error *TRITONSERVER_ServerLoadModel(Server *, const char *);
+Error *TRITONSERVER_ServerUnloadModel(Server *, const char *);
+Error *TRITONSERVER_ServerUnloadModelAndDependents(Server *, const char *);
 Error *TRITONSERVER_ServerModelIsReady(Server *, const char *, int64_t, bool *);
 Error *TRITONSERVER_InferenceResponseError(Answer *);
 Error *TRITONSERVER_InferenceResponseDelete(Answer *);
@@ -36,14 +40,16 @@ Error *TRITONSERVER_MetricFamilyDelete(Family *);
 Error *TRITONSERVER_MetricNew(Metric **, Family *, const Parameter **labels, uint64_t count);
 Error *TRITONSERVER_MetricDelete(Metric *);
 Error *TRITONSERVER_MetricIncrement(Metric *, double);
+Error *TRITONSERVER_MetricSet(Metric *, double);
+Error *TRITONSERVER_MetricValue(Metric *, double *);
 Error *TRITONSERVER_ServerNew(void *, void *);
 int TRITONSERVER_ErrorCode(Error *);
 
 typedef struct {
   Server *server;
   Allocator *allocator;
-  Family *family;
-  Metric *metric;
+  Family *family, *gauges;
+  Metric *metric, *gauge;
 } state;
 
 typedef struct {
@@ -94,6 +100,8 @@ Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
   TRITONSERVER_ResponseAllocatorNew(&s->allocator, allocate, give_back, NULL);
   Error *e = TRITONSERVER_MetricFamilyNew(&s->family, 0, "calls_test_total", "calls");
   if (e == NULL) e = TRITONSERVER_MetricNew(&s->metric, s->family, NULL, 0);
+  if (e == NULL) e = TRITONSERVER_MetricFamilyNew(&s->gauges, 1, "calls_test_last", "half of the last first value");
+  if (e == NULL) e = TRITONSERVER_MetricNew(&s->gauge, s->gauges, NULL, 0);
   if (e == NULL) TRITONBACKEND_ModelInstanceSetState(i, s);
   return e;
 }
@@ -101,6 +109,8 @@ Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
 Error *TRITONBACKEND_ModelInstanceFinalize(Instance *i) {
   state *s;
   TRITONBACKEND_ModelInstanceState(i, (void **)&s);
+  TRITONSERVER_MetricDelete(s->gauge);
+  TRITONSERVER_MetricFamilyDelete(s->gauges);
   TRITONSERVER_MetricDelete(s->metric);
   TRITONSERVER_MetricFamilyDelete(s->family);
   TRITONSERVER_ResponseAllocatorDelete(s->allocator);
@@ -145,6 +155,35 @@ static Error *ask(state *s, Request *q, waiter *w, bool exists, int *buffers_in_
   return w->answer == NULL ? NULL : TRITONSERVER_InferenceResponseError(w->answer);
 }
 
+// gauge sets the gauge to half of a value, in two steps. The response says what it is then.
+static Error *gauge(Metric *m, double value, Response *r) {
+  double got = 0;
+  Error *e = TRITONSERVER_MetricSet(m, value);
+  if (e == NULL) e = TRITONSERVER_MetricIncrement(m, -value / 2);
+  if (e == NULL) e = TRITONSERVER_MetricValue(m, &got);
+  TRITONBACKEND_ResponseSetDoubleParameter(r, "gauge", got);
+  return e;
+}
+
+// control does what a parameter of a request says to the model that is its value: "load", "unload", "unload_all" or
+// "ready". The response says whether the model is ready afterwards. It returns false if there is no such parameter.
+static bool control(state *s, Request *q, Response *r, Error **e) {
+  uint32_t count;
+  const char *what;
+  const void *model;
+  int type;
+  bool ready = false;
+  TRITONBACKEND_RequestParameterCount(q, &count);
+  if (count == 0) return false;
+  TRITONBACKEND_RequestParameter(q, 0, &what, &type, &model);
+  if (strcmp(what, "load") == 0) *e = TRITONSERVER_ServerLoadModel(s->server, model);
+  if (strcmp(what, "unload") == 0) *e = TRITONSERVER_ServerUnloadModel(s->server, model);
+  if (strcmp(what, "unload_all") == 0) *e = TRITONSERVER_ServerUnloadModelAndDependents(s->server, model);
+  if (*e == NULL) *e = TRITONSERVER_ServerModelIsReady(s->server, model, -1, &ready);
+  TRITONBACKEND_ResponseSetBoolParameter(r, "ready", ready);
+  return true;
+}
+
 static Error *reply(state *s, Request *q, Response *r) {
   Output *out;
   const char *name;
@@ -180,7 +219,7 @@ static Error *reply(state *s, Request *q, Response *r) {
     return missing;
   TRITONSERVER_ErrorDelete(missing);
   TRITONSERVER_MetricIncrement(s->metric, 1);
-  return NULL;
+  return gauge(s->gauge, first_value(q), r);
 }
 
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
@@ -189,7 +228,12 @@ Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint3
   for (uint32_t k = 0; k < count; k++) {
     Response *r;
     TRITONBACKEND_ResponseNew(&r, requests[k]);
-    Error *e = reply(s, requests[k], r);
+    Error *e = NULL;
+    if (control(s, requests[k], r, &e)) {
+      if (e == NULL) copy(requests[k], r, "OUT");
+    } else {
+      e = reply(s, requests[k], r);
+    }
     TRITONBACKEND_ResponseSend(r, FINAL, e);
     if (e != NULL) TRITONSERVER_ErrorDelete(e);
     TRITONBACKEND_RequestRelease(requests[k], ALL);

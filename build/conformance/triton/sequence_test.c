@@ -1,5 +1,6 @@
 // A backend with an implicit state: each output is the sum of the inputs of its sequence so far. The library keeps
-// nothing. An input that begins with -1 sets a state that the model does not have, one with -2 ends the process.
+// nothing. An input that begins with -1 sets a state that the model does not have, one with -2 ends the process. One
+// with -3 adds nothing: the output is what the buffer of the state begins with.
 
 #include "triton.h"
 
@@ -40,6 +41,7 @@ static Error *add(Request *q, Response *r) {
   TRITONBACKEND_ResponseOutput(r, &out, "OUT", type, shape, dims);
   TRITONBACKEND_OutputBuffer(out, &to, size, &memory, &id);
   for (uint64_t i = 0; i < size / sizeof(float); i++) ((float *)to)[i] = sum[i] + in[i];
+  if (in[0] == -3) memcpy(to, next, size);
   memcpy(next, to, size);
   return TRITONBACKEND_StateUpdate(state);
 }

@@ -10,6 +10,8 @@
 typedef struct TRITONSERVER_Error Error;
 typedef struct TRITONSERVER_Message Message;
 typedef struct TRITONBACKEND_Backend Backend;
+typedef struct TRITONBACKEND_BackendAttribute Attribute;
+typedef struct TRITONBACKEND_MemoryManager Manager;
 typedef struct TRITONBACKEND_Model Model;
 typedef struct TRITONBACKEND_ModelInstance Instance;
 typedef struct TRITONBACKEND_Request Request;
@@ -27,13 +29,25 @@ Error *TRITONSERVER_MessageNewFromSerializedJson(Message **, const char *text, s
 Error *TRITONSERVER_MessageSerializeToJson(Message *, const char **text, size_t *size);
 Error *TRITONSERVER_MessageDelete(Message *);
 
+Error *TRITONBACKEND_BackendConfig(Backend *, Message **);
+Error *TRITONBACKEND_BackendMemoryManager(Backend *, Manager **);
+Error *TRITONBACKEND_MemoryManagerAllocate(Manager *, void **data, int memory, int64_t id, uint64_t size);
+Error *TRITONBACKEND_MemoryManagerFree(Manager *, void *data, int memory, int64_t id);
+Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    Attribute *, int kind, uint64_t count, const uint64_t *devices, uint64_t device_count);
+Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(Attribute *, bool);
 Error *TRITONBACKEND_ModelName(Model *, const char **);
 Error *TRITONBACKEND_ModelVersion(Model *, uint64_t *);
 Error *TRITONBACKEND_ModelConfig(Model *, uint32_t version, Message **);
 Error *TRITONBACKEND_ModelSetConfig(Model *, uint32_t version, Message *);
 Error *TRITONBACKEND_ModelAutoCompleteConfig(Model *, bool *);
 Error *TRITONBACKEND_ModelInstanceModel(Instance *, Model **);
+Error *TRITONBACKEND_ModelRepository(Model *, int *type, const char **folder);
+Error *TRITONBACKEND_ModelInstanceName(Instance *, const char **);
 Error *TRITONBACKEND_ModelInstanceKind(Instance *, int *);
+Error *TRITONBACKEND_ModelInstanceDeviceId(Instance *, int32_t *);
+Error *TRITONBACKEND_ModelInstanceIsPassive(Instance *, bool *);
+Error *TRITONBACKEND_ModelInstanceHostPolicy(Instance *, Message **);
 Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(Instance *, uint32_t *);
 Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(Instance *, uint32_t index, const char **kind, int64_t *id);
 Error *TRITONBACKEND_ModelInstanceSetState(Instance *, void *);
@@ -57,6 +71,8 @@ Error *TRITONBACKEND_ResponseOutput(
 Error *TRITONBACKEND_OutputBuffer(Output *, void **data, uint64_t size, int *memory, int64_t *memory_id);
 Error *TRITONBACKEND_ResponseSetIntParameter(Response *, const char *name, int64_t value);
 Error *TRITONBACKEND_ResponseSetStringParameter(Response *, const char *name, const char *value);
+Error *TRITONBACKEND_ResponseSetBoolParameter(Response *, const char *name, bool value);
+Error *TRITONBACKEND_ResponseSetDoubleParameter(Response *, const char *name, double value);
 Error *TRITONBACKEND_ResponseSend(Response *, uint32_t flags, Error *);
 Error *TRITONBACKEND_StateNew(
     State **, Request *, const char *name, int type, const int64_t *shape, uint32_t dims);
@@ -70,6 +86,9 @@ Error *TRITONBACKEND_ModelInstanceReportStatistics(
     Instance *, Request *, bool ok, uint64_t start, uint64_t compute_start, uint64_t compute_end, uint64_t end);
 Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
     Instance *, uint64_t size, uint64_t start, uint64_t compute_start, uint64_t compute_end, uint64_t end);
+
+// The types of parameters.
+enum { STRING, INT, BOOL, DOUBLE };
 
 // FINAL is the flag of the last response, ALL that of an ordinary release, RESCHEDULE that of a step of an iterative
 // sequence.

@@ -1,8 +1,10 @@
 // A backend that wastes what the first value of a request says: 0 nothing, 1 time, without end, 2 memory, until there is
-// none, 3 descriptors, threads, memory and a response, which it keeps, 4 the request, which it answers and keeps.
+// none, 3 descriptors, threads, memory and a response, which it keeps, 4 the request, which it answers and keeps, 5 time,
+// until the request is cancelled.
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "triton.h"
@@ -25,10 +27,19 @@ static void waste(int what) {
   }
 }
 
+static void wait_until_cancelled(Request *q) {
+  bool cancelled = false;
+  TRITONSERVER_LogMessage(0, "wastes_test.c", 5, "a request waits to be cancelled");
+  while (TRITONBACKEND_RequestIsCancelled(q, &cancelled) == NULL && !cancelled)
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  TRITONSERVER_LogMessage(0, "wastes_test.c", 5, "the request was cancelled");
+}
+
 Error *TRITONBACKEND_ModelInstanceExecute(Instance *i, Request **requests, uint32_t count) {
   for (uint32_t k = 0; k < count; k++) {
     int what = (int)first_value(requests[k]);
     waste(what);
+    if (what == 5) wait_until_cancelled(requests[k]);
     Response *r, *kept;
     if (what == 3) TRITONBACKEND_ResponseNew(&kept, requests[k]);
     TRITONBACKEND_ResponseNew(&r, requests[k]);

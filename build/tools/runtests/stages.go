@@ -27,9 +27,14 @@ type stage struct {
 
 const python = ".cache/venv/bin/python"
 
-// The linter remembers the paths of files, so each checkout needs a cache. With -trimpath, Go's build cache may return
-// what cgo made in another checkout, which may be deleted by now.
-const lint = `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint GOFLAGS=${GOFLAGS//-trimpath/}
+// noTrimpath is for commands that read what cgo made. With -trimpath, Go's build cache may return what it made in
+// another checkout, and its lines name files there. They fail when that checkout is deleted.
+const noTrimpath = "export GOFLAGS=${GOFLAGS//-trimpath/}\n"
+
+const vet = noTrimpath + "go vet ./..."
+
+// The linter remembers the paths of files, so each checkout needs a cache.
+const lint = noTrimpath + `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint
 .cache/bin/golangci-lint run ./... &&
 if [ -e .cache/cuda/env ]; then
 	. .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app/backends
@@ -39,7 +44,7 @@ fi`
 // the tag cannot be used; make setup-cuda says why.
 const cudaTests = `if [ -e .cache/cuda/env ]; then
 	. .cache/cuda/env
-	go vet -tags cuda ./engine/backend/onnxruntime || exit 1
+	GOFLAGS=${GOFLAGS//-trimpath/} go vet -tags cuda ./engine/backend/onnxruntime || exit 1
 	exec go test -json -count=1 -tags cuda -ldflags "$ldflags" ./engine/device/cuda
 fi
 echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
@@ -66,10 +71,14 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 	// PyTorch of Debian is older than exported programs. OneFlow has 4.5 GB, and two more versions of a framework 2 GB.
 	small.argv = append(small.argv, "-k", "not OneFlow and not exported and not inductor and not path and not "+
 		"single_result and not unsupported and not conflicting and not nvidia")
+	// Programs in C with the library whose C code the address sanitizer watches.
+	sanitized := pytest("sanitized", reports, "not frameworks", 20*time.Minute,
+		"NEREID_LIBRARY=build/bin/sanitized/libtritonserver.so")
+	sanitized.argv = append(sanitized.argv, "-k", "test_embed and not D081")
 	all := []stage{
 		{name: "gofmt", timeout: 5 * time.Minute, argv: []string{"bash", "-c",
 			`bad=$(git ls-files -co --exclude-standard -- '*.go' | xargs gofmt -l); echo "$bad"; [ -z "$bad" ]`}},
-		{name: "vet", timeout: 30 * time.Minute, argv: []string{"go", "vet", "./..."}},
+		{name: "vet", timeout: 30 * time.Minute, argv: []string{"bash", "-c", vet}},
 		{name: "lint", timeout: 30 * time.Minute, argv: []string{"bash", "-c", lint}},
 		goTest("unit", 20*time.Minute, "-short", "./..."),
 		goTest("go", time.Hour, "-race", "-timeout", "30m", "-skip", "^Test(H2Spec|Real.*)$", "./..."),
@@ -79,6 +88,7 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		frontend,
 		pytest("conformance", reports, "not soak and not desktop and not frameworks and not fleet and not convert",
 			40*time.Minute),
+		sanitized,
 		{name: "e2e", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py"},
 			env: []string{"NEREID_SHOTS=" + path("e2e")}, parse: fromSteps},
 		{name: "firefox", timeout: 30 * time.Minute, parse: fromSteps,
@@ -89,7 +99,7 @@ func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 		h2spec,
 		{name: "mutants", timeout: 40 * time.Minute, parse: fromSteps,
 			argv: []string{"go", "run", "./build/tools/mutants", "-changed", "4"}},
-		fuzz("fuzz-short", 2*time.Second),
+		fuzz("fuzz-short", 5*time.Second),
 		small,
 		{name: "features", timeout: 10 * time.Minute, argv: []string{"go", "run", "./build/tools/features"}},
 		{name: "compatibility", timeout: 10 * time.Minute,

@@ -18,6 +18,8 @@ type Model struct {
 	Config *inferencepb.ModelConfig
 	// ModelFolder and VersionFolder, for backends that read files.
 	ModelFolder, VersionFolder string
+	// Host is the server that the model may call; nil: there is none.
+	Host backend.Host
 
 	// Inputs returns the inputs of a request with a number of rows, 1 for a model without batching. Different seeds
 	// must lead to different responses.
@@ -38,7 +40,7 @@ func (m *Model) decoupled() bool { return m.Config.GetModelTransactionPolicy().G
 func (m *Model) spec() backend.Spec {
 	return backend.Spec{
 		ModelName: m.Name, Version: 1, Config: m.Config, ModelFolder: m.ModelFolder, VersionFolder: m.VersionFolder,
-		Log: discard(),
+		Host: m.Host, Log: discard(),
 	}
 }
 

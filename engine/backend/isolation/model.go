@@ -78,6 +78,7 @@ func (s *started) kill() {
 var (
 	_ backend.Model           = (*Model)(nil)
 	_ backend.Health          = (*Model)(nil)
+	_ backend.Readiness       = (*Model)(nil)
 	_ backend.MemoryReporter  = (*Model)(nil)
 	_ backend.ProcessReporter = (*Model)(nil)
 )
@@ -89,6 +90,7 @@ type loadCall struct {
 	Version       int64
 	ModelFolder   string
 	VersionFolder string
+	GPUs          []int32
 	Backend       json.RawMessage
 }
 
@@ -118,7 +120,7 @@ func newModel(s backend.Spec, o Options) (*Model, error) {
 		Suspects: o.Launcher.NewSuspects(s.ModelName, s.Log),
 	}, load: loadCall{
 		Config: config, ModelName: s.ModelName, Version: s.Version, ModelFolder: s.ModelFolder,
-		VersionFolder: s.VersionFolder,
+		VersionFolder: s.VersionFolder, GPUs: s.GPUs,
 	}}, nil
 }
 
@@ -177,6 +179,15 @@ func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Sig
 
 // CompleteConfig changes the configuration to what the backend.ConfigCompleter of the backend in a process makes of it.
 func CompleteConfig(ctx context.Context, s backend.Spec, o Options) error {
+	return changeConfig(ctx, s, o, "complete")
+}
+
+// PlaceGroups changes the configuration to what the backend.GroupPlacer of the backend in a process makes of it.
+func PlaceGroups(ctx context.Context, s backend.Spec, o Options) error {
+	return changeConfig(ctx, s, o, "place")
+}
+
+func changeConfig(ctx context.Context, s backend.Spec, o Options, op string) error {
 	m, err := newModel(s, o)
 	if err != nil {
 		return err
@@ -187,7 +198,7 @@ func CompleteConfig(ctx context.Context, s backend.Spec, o Options) error {
 	}
 	defer w.kill()
 	var reply struct{ Config []byte }
-	if err := m.call(ctx, w.Worker, "complete", affinity.Policy{}, &reply); err != nil {
+	if err := m.call(ctx, w.Worker, op, affinity.Policy{}, &reply); err != nil {
 		return err
 	}
 	if err := w.Worker.Close(ctx); err != nil {
@@ -252,6 +263,27 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 
 // Traits implements backend.Model.
 func (m *Model) Traits() backend.Traits { return m.traits }
+
+// Ready implements backend.Readiness. Each instance is asked if the model in its process decides that itself. One that
+// executes is ready: it could not reply before its execution is over.
+func (m *Model) Ready(ctx context.Context) error {
+	if !m.traits.SaysReady {
+		return nil
+	}
+	for _, x := range m.All() {
+		w := x.Worker()
+		if w == nil {
+			return x.State().Err
+		}
+		if w.Executing() {
+			continue
+		}
+		if err := w.Call(ctx, "is_ready", nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // NewInstance makes an instance in a new process, or in the spare one.
 func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {

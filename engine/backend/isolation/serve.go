@@ -98,6 +98,12 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 			return nil, err
 		}
 		return complete(ctx, b, spec)
+	case "place":
+		b, spec, err := h.prepare(&a.Load)
+		if err != nil {
+			return nil, err
+		}
+		return place(ctx, b, spec)
 	case "instance":
 		if h.model == nil {
 			return nil, status.New(status.Internal, "no model is loaded")
@@ -117,7 +123,7 @@ func (h *handler) Call(ctx context.Context, op string, args json.RawMessage) (an
 // separate returns the traits that a model in a process also has for the server.
 func separate(t backend.Traits) backend.Traits {
 	return backend.Traits{ReportsExecutions: t.ReportsExecutions, ReportsResponses: t.ReportsResponses,
-		DeviceBlocking: t.DeviceBlocking}
+		DeviceBlocking: t.DeviceBlocking, SaysReady: t.SaysReady}
 }
 
 // complete lets the backend complete a configuration, and returns it.
@@ -126,10 +132,24 @@ func complete(ctx context.Context, b backend.Backend, s backend.Spec) (any, erro
 	if !ok {
 		return nil, status.Errorf(status.Unsupported, "backend '%s' does not complete configurations", b.Name())
 	}
-	if err := c.CompleteConfig(ctx, s); err != nil {
+	return changed(s.Config, c.CompleteConfig(ctx, s))
+}
+
+// place lets the backend place the instance groups of a configuration, and returns it.
+func place(ctx context.Context, b backend.Backend, s backend.Spec) (any, error) {
+	p, ok := b.(backend.GroupPlacer)
+	if !ok {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' prefers no instance groups", b.Name())
+	}
+	return changed(s.Config, p.PlaceGroups(ctx, s))
+}
+
+// changed returns a configuration that was changed if that has succeeded.
+func changed(cfg *inferencepb.ModelConfig, err error) (any, error) {
+	if err != nil {
 		return nil, err
 	}
-	config, err := proto.Marshal(s.Config)
+	config, err := proto.Marshal(cfg)
 	return map[string][]byte{"config": config}, err
 }
 
@@ -157,7 +177,7 @@ func (h *handler) prepare(c *loadCall) (backend.Backend, backend.Spec, error) {
 	}
 	return b, backend.Spec{
 		ModelName: c.ModelName, Version: c.Version, Config: config,
-		ModelFolder: c.ModelFolder, VersionFolder: c.VersionFolder, Log: h.log,
+		ModelFolder: c.ModelFolder, VersionFolder: c.VersionFolder, GPUs: c.GPUs, Log: h.log,
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -27,6 +28,9 @@ type Inspection struct {
 	*onnxfile.Info
 	Inputs, Outputs []Port
 	Run             *Run // nil: it was not run
+	// Unsupported are operators that ONNX Runtime does not have, so that the model does not load without a library of
+	// operators. The inputs and outputs are then not known.
+	Unsupported []string
 }
 
 // Port is an input or output. Dims has -1 for an open dimension; DimNames has the file's name for it, or "".
@@ -55,8 +59,9 @@ type InspectOptions struct {
 }
 
 // Inspect reads the model file at path, and runs it with random numbers. It uses no configuration: the session is one
-// of this server with its defaults, with a thread for each core. The error is InvalidArg for a file that is no model,
-// and for shapes that do not fit, and Unsupported if the library has no such provider.
+// of this server with its defaults, with a thread for each core. A file with operators that ONNX Runtime does not have
+// can be described, but not run. The error is InvalidArg for a file that is no model, and for shapes that do not fit,
+// and Unsupported if the library has no such provider.
 func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*Inspection, error) {
 	info, err := onnxfile.Check(path, filepath.Dir(path))
 	if err != nil {
@@ -76,8 +81,14 @@ func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*
 		return nil, err
 	}
 	session, err := x.session("")
+	if err != nil && o.Runs == 0 {
+		if list, lerr := x.unsupported(d); lerr == nil && len(list) > 0 {
+			out.Unsupported = list
+			return out, nil
+		}
+	}
 	if err != nil {
-		return nil, err
+		return nil, limit(err, path, d)
 	}
 	defer session.Close()
 	sig, err := readSignature(session)
@@ -101,6 +112,26 @@ func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*
 	run.Profile, err = x.profile(o.Runs)
 	out.Run = run
 	return out, err
+}
+
+// Of the texts of ONNX Runtime about files that are newer than itself.
+var (
+	irLimit    = regexp.MustCompile(`max supported IR version: (\d+)`)
+	opsetLimit = regexp.MustCompile(`Opset (\d+) is under development .* for domain (\S+) is till opset (\d+)`)
+)
+
+// limit says in plain words that a file is newer than ONNX Runtime, if that is what err is about. ONNX Runtime's own
+// text has the names of its functions.
+func limit(err error, path string, d *onnxfile.Description) error {
+	if m := irLimit.FindStringSubmatch(err.Error()); m != nil {
+		return status.Errorf(status.InvalidArg, "%s has IR version %d, and this ONNX Runtime reads versions up to %s; "+
+			"export the model with an older version", path, d.IRVersion, m[1])
+	}
+	if m := opsetLimit.FindStringSubmatch(err.Error()); m != nil {
+		return status.Errorf(status.InvalidArg, "%s has opset %s of %s, and this ONNX Runtime has opsets up to %s; "+
+			"export the model with an older opset", path, m[1], m[2], m[3])
+	}
+	return err
 }
 
 func describePorts(list []capi.IO) (out []Port) {

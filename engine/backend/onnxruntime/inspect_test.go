@@ -73,6 +73,31 @@ func TestInspectShowsWhatOpenVINOTakes(t *testing.T) {
 	}
 }
 
+func TestInspectNamesUnsupportedOperators(t *testing.T) {
+	b := open(t)
+	for name, want := range map[string]string{"custom_op": "test.nereid:Twice", "unknown_op": "Frobnicate"} {
+		path := filepath.Join("testdata", name+".onnx")
+		x, err := b.Inspect(t.Context(), path, onnxruntime.InspectOptions{})
+		if err != nil || !slices.Equal(x.Unsupported, []string{want}) || x.Opsets[""] != 17 {
+			t.Errorf("%s: %+v, %v; want the operator %s", name, x, err, want)
+		}
+		if _, err := b.Inspect(t.Context(), path, onnxruntime.InspectOptions{Runs: 1}); err == nil {
+			t.Errorf("%s ran", name)
+		}
+	}
+	x, err := b.Inspect(t.Context(), "testdata/own_function.onnx", onnxruntime.InspectOptions{})
+	if err != nil || !slices.Equal(x.Unsupported, []string{"other.nereid:Frobnicate", "test.nereid:Once"}) {
+		t.Errorf("a file with a function: %+v, %v", x, err)
+	}
+	_, err = b.Inspect(t.Context(), "testdata/opset_too_new.onnx", onnxruntime.InspectOptions{})
+	if err == nil || !strings.Contains(err.Error(), "opset") {
+		t.Errorf("an operator set that is too new: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "nereid-probe-*")); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, %v", left, err)
+	}
+}
+
 func TestInspectRefuses(t *testing.T) {
 	cut, err := os.ReadFile(digits)
 	if err != nil {

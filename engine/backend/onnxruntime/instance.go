@@ -2,7 +2,9 @@ package onnxruntime
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
@@ -28,6 +30,8 @@ type instance struct {
 	shape        []int64
 
 	responses []*infer.Response
+
+	strings int64 // bytes of the budget that string inputs of this run took
 }
 
 // keepScratch is the most memory, in bytes, that an input's scratch keeps between batches.
@@ -104,6 +108,7 @@ func (x *instance) executeTogether(ctx context.Context, b *infer.Batch, requests
 // failed.
 func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.runner.Reset()
+	defer x.giveStrings()
 	if x.gpu != nil {
 		defer x.gpu.endRun()
 	}
@@ -142,6 +147,7 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 // outputs of this instance are preallocated any more.
 func (x *instance) runWithoutPreallocation(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.preallocate = false
+	x.giveStrings() // the repeated run takes its own
 	if x.gpu != nil {
 		x.gpu.endRun() // the failed one
 	}
@@ -229,10 +235,43 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 			return err
 		}
 	}
+	if err := x.takeStrings(p, size, count); err != nil {
+		return err
+	}
 	if err := x.runner.AddInput(i, p.code, x.shape, count, data, copied); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
 	}
 	return nil
+}
+
+const (
+	// stringMemory is what ONNX Runtime needs for a string beside its bytes: an object of 32 bytes in the input, and
+	// one in an output of the same shape.
+	stringMemory = 64
+	// fewStrings is the memory in bytes up to which strings are not counted.
+	fewStrings = 64 << 10
+	// stringPatience is how long a run waits for memory.
+	stringPatience = time.Second
+)
+
+// takeStrings takes the memory that an input needs as strings from the budget. A client can send an empty string in
+// four bytes.
+func (x *instance) takeStrings(p *port, size int, count int64) error {
+	need := count*stringMemory + 2*int64(size)
+	if p.dt != tensor.Bytes || need <= fewStrings {
+		return nil
+	}
+	if err := x.m.strings.Take(need, stringPatience); err != nil {
+		return fmt.Errorf("the %d strings of input '%s': %w", count, p.name, err)
+	}
+	x.strings += need
+	return nil
+}
+
+// giveStrings gives back what takeStrings took.
+func (x *instance) giveStrings() {
+	x.m.strings.Give(x.strings)
+	x.strings = 0
 }
 
 // maxEmpty bounds the product of the dimensions other than 0 of a tensor without elements. An operator may make as many

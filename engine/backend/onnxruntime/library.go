@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"nereid/engine/system/glob"
 	"nereid/engine/system/replace"
 )
 
@@ -85,10 +86,7 @@ func inFolder(folder string) (string, error) {
 		if _, err := os.Stat(plain); err == nil {
 			return filepath.Abs(plain)
 		}
-		found, err := filepath.Glob(plain + ".*") // libonnxruntime.so.1.31.1
-		if err != nil {
-			return "", fmt.Errorf("look for onnxruntime in %s: %w", f, err)
-		}
+		found := glob.In(f, libraryName+".*") // libonnxruntime.so.1.31.1
 		if len(found) > 1 {
 			return "", fmt.Errorf(
 				"several onnxruntime libraries in %s: %s; leave one, or name it with --onnxruntime-library",

@@ -124,6 +124,21 @@ func TestLibraryOption(t *testing.T) {
 	}
 }
 
+// The name of a folder is no pattern.
+func TestLibraryOptionNamesAFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "runtime[1]")
+	library := filepath.Join(folder, "onnxruntime", "capi", libraryName+".1.31.1")
+	if err := os.MkdirAll(filepath.Dir(library), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(library, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := (&Options{Library: folder}).findLibrary(embedded); err != nil || path != library {
+		t.Errorf("findLibrary = %s, %v; want %s", path, err, library)
+	}
+}
+
 // TestOpenRefuses opens invalid and too old libraries in a separate process, because an opened library stays open.
 func TestOpenRefuses(t *testing.T) {
 	if testing.Short() {

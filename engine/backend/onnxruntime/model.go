@@ -34,8 +34,9 @@ type model struct {
 	batched  bool // max_batch_size is above 0
 	share    bool // instances share sessions
 
-	pool   tensor.Pool // memory of small outputs and of strings
-	values valueBuffers
+	pool    tensor.Pool    // memory of small outputs and of strings
+	strings *tensor.Budget // of ONNX Runtime's strings; see Options.Memory
+	values  valueBuffers
 
 	mu       sync.Mutex
 	sessions map[place]openSession   // guarded by mu: the shared sessions
@@ -102,7 +103,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 	mode threading) (*model, error) {
 	m := &model{
 		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder,
-		memory: b.o.GPUMemory, fakeGPU: b.fakeGPU, cache: b.o.graphs(), mode: mode,
+		memory: b.o.GPUMemory, strings: b.o.Memory, fakeGPU: b.fakeGPU, cache: b.o.graphs(), mode: mode,
 		batched: s.Config.GetMaxBatchSize() > 0,
 		share:   mode != own || sharesSession(s.Config),
 		run:     runOptions(s.Config), sessions: map[place]openSession{}, all: map[*capi.Session]place{},

@@ -17,6 +17,7 @@ import (
 	"nereid/engine/gpumem"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	// GPUMemory is the GPU memory and the pinned memory for instances on GPUs. Nil: they use ordinary memory, and
 	// clients' CUDA regions are copied through it.
 	GPUMemory *gpumem.Memory
+	// Memory counts what string tensors need during a run, which may be many times their size. Nil: it is not counted.
+	Memory *tensor.Budget
 	// Settings are those of --backend-config.
 	Settings Settings
 	// Log receives events that concern no model. Nil: they are dropped.

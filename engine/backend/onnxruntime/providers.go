@@ -12,6 +12,7 @@ import (
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 )
 
 type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
@@ -180,11 +181,8 @@ func preload(l *capi.Library, s backend.Spec) {
 	packages := filepath.Join(filepath.Dir(l.Path), "..", "..") // above onnxruntime/capi
 	var paths []string
 	for _, name := range preloaded {
-		for _, folder := range []string{"nvidia/*/lib", "tensorrt_libs"} {
-			found, err := filepath.Glob(filepath.Join(packages, folder, name))
-			if err == nil { // an error is a folder name that is no valid pattern
-				paths = append(paths, found...)
-			}
+		for _, folder := range []string{"nvidia/*/lib/", "tensorrt_libs/"} {
+			paths = append(paths, glob.In(packages, folder+name)...)
 		}
 	}
 	for path, err := range l.Preload(paths) {

@@ -168,7 +168,7 @@ func (x *instance) outputBuffer(i int, o capi.Output) (*tensor.Buffer, error) {
 			buf.Release()
 			return nil, runtimeError(err)
 		}
-		x.runner.Discard(at)
+		x.runner.Keep(at).Release() // at once: objects of strings are large
 		return buf, nil
 	case o.Size <= copyLimit:
 		buf := x.m.pool.Get(o.Size)

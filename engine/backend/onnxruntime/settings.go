@@ -54,7 +54,8 @@ func (s *Settings) Set(key, value string) (err error) {
 		if known, err = s.Limits.Set(key, value); !known {
 			return fmt.Errorf("%q is %w; it has enable-global-threadpool, intra_op_thread_count, "+
 				"inter_op_thread_count, op-library-directory, optimized-model-cache, memory-limit-byte-size, "+
-				"open-files-limit, processes-limit, execute-timeout-seconds and abandoned-timeout-seconds",
+				"open-files-limit, processes-limit, execute-timeout-seconds, abandoned-timeout-seconds and "+
+				"unload-timeout-seconds",
 				key, ErrUnknownSetting)
 		}
 	}

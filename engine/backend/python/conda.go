@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 	"nereid/engine/worker/process"
 )
 
@@ -22,9 +23,9 @@ const activation = `exec 3>&1 >&2; for script; do . "$script"; done; exec env -0
 // variables of the environment's processes, with what the scripts have set. Errors: Internal, with the output of a
 // script that fails.
 func activate(ctx context.Context, folder string, vars []string) ([]string, error) {
-	scripts, err := filepath.Glob(filepath.Join(folder, "etc", "conda", "activate.d", "*.sh"))
-	if err != nil || len(scripts) == 0 {
-		return vars, nil //nolint:nilerr // the folder's name is not a valid pattern
+	scripts := glob.In(folder, "etc/conda/activate.d/*.sh")
+	if len(scripts) == 0 {
+		return vars, nil
 	}
 	shell, err := exec.LookPath("bash")
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 	"nereid/engine/worker/process"
 )
 
@@ -278,12 +279,9 @@ func build(ctx context.Context, python, file string, text []byte, folder, base s
 
 // seePackages makes the packages of one environment visible in another.
 func seePackages(folder, base string) error {
-	from, err := filepath.Glob(filepath.Join(base, "lib", "python*", "site-packages"))
-	if err == nil && len(from) != 1 {
-		err = fmt.Errorf("%s has no packages", base)
-	}
-	if err != nil {
-		return err
+	from := glob.In(base, "lib/python*/site-packages")
+	if len(from) != 1 {
+		return fmt.Errorf("%s has no packages", base)
 	}
 	_, version, _ := strings.Cut(strings.TrimPrefix(from[0], base), string(os.PathSeparator))
 	return os.WriteFile(filepath.Join(folder, version, "base.pth"), []byte(from[0]+"\n"), 0o600)

@@ -17,6 +17,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/backend/python"
+	"nereid/engine/system/glob"
 )
 
 // wheel writes a wheel with one module, whose VERSION is the version.
@@ -99,7 +100,7 @@ func TestEnvironmentsFromRequirements(t *testing.T) {
 	if err := os.WriteFile(all, []byte("nereid_toy==4.0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := python.Options{Folder: t.TempDir(), Requirements: all}
+	options := python.Options{Folder: filepath.Join(t.TempDir(), "data[1]"), Requirements: all}
 	r := serveIn(t, options, files, func(*engine.Options) {})
 	answers := func(t *testing.T, r *rig) {
 		t.Helper()
@@ -117,9 +118,9 @@ func TestEnvironmentsFromRequirements(t *testing.T) {
 			t.Errorf("the reason does not name the package: %+v", s.Versions)
 		}
 	})
-	locks, err := filepath.Glob(filepath.Join(r.folder, "environments", "*", "requirements.lock"))
-	if err != nil || len(locks) != 3 {
-		t.Fatalf("lock files %v, %v; want 3", locks, err)
+	locks := glob.In(r.folder, "environments/*/requirements.lock")
+	if len(locks) != 3 {
+		t.Fatalf("lock files %v; want 3", locks)
 	}
 	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"),
 		"nereid_toy==") {
@@ -402,7 +403,7 @@ func TestInstallFramework(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const folder = "data" // relative to the working directory
+	const folder = "data[1]" // relative to the working directory
 	toy := func(version string) python.Framework {
 		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy",
 			Requirements: "nereid_toy==" + version + "\n"}
@@ -438,4 +439,13 @@ func TestInstallFramework(t *testing.T) {
 	if toy("1.0").Installed(folder) {
 		t.Error("a version that was replaced counts as installed")
 	}
+	t.Run("one that uses the packages of another", func(t *testing.T) {
+		wheel(t, wheels, "nereid_more", "1.0")
+		base := toy("2.0")
+		more := python.Framework{Name: "more", Title: "More", Module: "nereid_toy", Requirements: "nereid_more==1.0\n",
+			Base: &base}
+		if err := python.InstallFramework(t.Context(), folder, relative, more, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

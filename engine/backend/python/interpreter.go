@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 	"nereid/engine/worker/process"
 )
 
@@ -53,11 +54,7 @@ func pythonsOf(version string) []string {
 	if home, err := os.UserHomeDir(); root == "" && err == nil {
 		root = filepath.Join(home, ".pyenv")
 	}
-	installed, err := filepath.Glob(filepath.Join(root, "versions", version+".*", "bin", "python"))
-	if err == nil && root != "" {
-		paths = append(paths, installed...)
-	}
-	return paths
+	return append(paths, glob.In(root, "versions/"+version+".*/bin/python")...)
 }
 
 // pythonVersion returns the version of an interpreter, such as "3.10"; "" if it does not run.

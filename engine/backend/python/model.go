@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -65,9 +66,9 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 	extra []string) (*worker.Worker, error) {
 	w, err := m.b.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
-		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits,
-		Affinity: keep,
-		Arena:    m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
+		Command: []string{m.env.python, "-u", m.runtime}, Env: withMemory(slices.Concat(m.env.vars, extra)),
+		Limits: m.limits, Affinity: keep,
+		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
 		Caller: c, Log: m.log.With("instance", name),
 	})

@@ -88,7 +88,8 @@ func serve(t testing.TB, settings map[string]string, files map[string]string) *r
 // serveWith is serve with other options of the engine.
 func serveWith(t testing.TB, settings map[string]string, files map[string]string, set func(*engine.Options)) *rig {
 	t.Helper()
-	return serveIn(t, python.Options{Settings: settings, Folder: t.TempDir()}, files, set)
+	folder := filepath.Join(t.TempDir(), "data[1]") // not a pattern
+	return serveIn(t, python.Options{Settings: settings, Folder: folder}, files, set)
 }
 
 // serveIn is serveWith with more options of the backend.

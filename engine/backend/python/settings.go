@@ -31,7 +31,8 @@ var shared = []string{"backend-directory", "min-compute-capability", "auto-compl
 func Known(key string) (known, effect bool) {
 	switch key {
 	case "shm-default-byte-size", "shm-growth-byte-size", "stub-timeout-seconds", "python", "memory-limit-byte-size",
-		"open-files-limit", "processes-limit", "execute-timeout-seconds", "abandoned-timeout-seconds", visibleSetting:
+		"open-files-limit", "processes-limit", "execute-timeout-seconds", "abandoned-timeout-seconds",
+		"unload-timeout-seconds", visibleSetting:
 		return true, true
 	}
 	return slices.Contains(withoutEffect, key), false
@@ -69,7 +70,7 @@ func parseSettings(all map[string]string) (settings, error) {
 				err = fmt.Errorf("there is no such setting; those of the python backend are python, " +
 					"shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, " +
 					"open-files-limit, processes-limit, execute-timeout-seconds, abandoned-timeout-seconds, " +
-					"visible-gpus")
+					"unload-timeout-seconds, visible-gpus")
 			}
 		}
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 )
 
 // find returns the paths at which the framework's library may be, in the order in which they are tried: the one that a
@@ -25,9 +25,7 @@ func (b *Backend) find(ctx context.Context) []string {
 		}
 		return []string{set} // the library itself; if it is not, the error has its path
 	}
-	// The pattern is valid.
-	packages, _ := filepath.Glob(filepath.Join(b.o.Environment, "lib", "python3*", "site-packages", b.f.pkg))
-	for _, folder := range packages {
+	for _, folder := range glob.In(b.o.Environment, "lib/python3*/site-packages/"+b.f.pkg) {
 		if found := b.f.below(folder); found != "" {
 			return []string{found}
 		}
@@ -43,9 +41,7 @@ func (b *Backend) find(ctx context.Context) []string {
 // below returns the library below the folder of a package, "" if there is none.
 func (f *framework) below(folder string) string {
 	for _, place := range f.places {
-		found, _ := filepath.Glob(filepath.Join(folder, place)) // the pattern is valid
-		if len(found) > 0 {
-			slices.Sort(found)
+		if found := glob.In(folder, place); len(found) > 0 {
 			return found[len(found)-1]
 		}
 	}

@@ -44,6 +44,23 @@ func TestProcessSeesOnlyItsGPU(t *testing.T) {
 	}
 }
 
+// The library of the installed environment is found. The name of its folder is no pattern.
+func TestInstalledEnvironmentIsFound(t *testing.T) {
+	environment := filepath.Join(t.TempDir(), "openvino[1]")
+	library := filepath.Join(environment, "lib", "python3.12", "site-packages", "openvino", "libs",
+		"libopenvino_c.so.2400")
+	if err := os.MkdirAll(filepath.Dir(library), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(library, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := framed(t, "openvino", Options{Environment: environment})
+	if got := b.find(t.Context()); !slices.Equal(got, []string{library}) {
+		t.Errorf("find = %q, want %q", got, library)
+	}
+}
+
 // The machine's Python runs again only when it, or a folder on its path, has changed.
 func TestMachinePythonRunsOnlyAfterAChange(t *testing.T) {
 	real, err := exec.LookPath("python3")

@@ -40,7 +40,7 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		case bounds:
 		case !slices.Contains(known[b.f.name], name):
 			all = append(all, backend.ParameterRemark{Name: name,
-				Text: "the " + b.f.name + " backend has no such parameter", Known: known[b.f.name]})
+				Text: "is unknown to the backend " + b.f.name, Known: known[b.f.name]})
 		case b.f.name == modelconfig.BackendTensorFlow:
 			_, err = sessionConfig(alone, nil)
 		default:

@@ -303,7 +303,7 @@ func TestValidateParameters(t *testing.T) {
 			config: parameters("TF_GRAPH_TAG", "x", "NUM_STREAMS", "two"), want: []backend.ParameterRemark{
 				{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`,
 					Refused: true},
-				{Name: "TF_GRAPH_TAG", Text: "the openvino backend has no such parameter"}}},
+				{Name: "TF_GRAPH_TAG", Text: "is unknown to the backend openvino"}}},
 		{name: "a limit that is none", backend: "openvino", config: parameters("PROCESSES_LIMIT", "0"),
 			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`,
 				Refused: true}}},

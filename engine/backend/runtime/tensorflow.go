@@ -21,6 +21,7 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 )
 
 func tensorFlow() framework {
@@ -224,8 +225,9 @@ func operators(folder string) error {
 	if folder == "" {
 		return nil
 	}
-	found, err := filepath.Glob(filepath.Join(folder, "*.so"))
-	if err == nil && len(found) == 0 {
+	found := glob.In(folder, "*.so")
+	var err error
+	if len(found) == 0 {
 		err = errors.New("there is no *.so")
 	}
 	for _, path := range found {

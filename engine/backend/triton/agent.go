@@ -11,6 +11,7 @@ import (
 	"nereid/engine/agent"
 	"nereid/engine/backend/triton/capi"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 )
 
 // AgentWorkerName is the argument of "nereid worker" for the process of a repository agent.
@@ -60,8 +61,7 @@ type agentLoad struct {
 
 // FindAgents returns the agents in the directory. The caller closes them.
 func FindAgents(o AgentOptions) (all []*Agent, err error) {
-	files, err := filepath.Glob(filepath.Join(o.Directory, "*", "libtritonrepoagent_*"+suffix))
-	for _, file := range files {
+	for _, file := range glob.In(o.Directory, "*/libtritonrepoagent_*"+suffix) {
 		name := filepath.Base(filepath.Dir(file))
 		if filepath.Base(file) != "libtritonrepoagent_"+name+suffix {
 			continue
@@ -71,7 +71,7 @@ func FindAgents(o AgentOptions) (all []*Agent, err error) {
 		}
 		all = append(all, &Agent{o: o, name: name, library: file})
 	}
-	return all, err
+	return all, nil
 }
 
 // Name implements agent.Agent.

@@ -58,7 +58,7 @@ func modelArgs(name string, version int64) map[string]any {
 }
 
 // FindModel leaves it to Infer to say whether there is such a model: the answer of the server would take as long.
-func (in *inside) FindModel(string, int64) error { return nil }
+func (in *inside) FindModel(string, int64) (*capi.Priorities, error) { return nil, nil }
 
 // ModelReady reports whether a model is ready.
 func (in *inside) ModelReady(name string, version int64) (bool, error) {

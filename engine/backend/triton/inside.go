@@ -28,6 +28,8 @@ type inside struct {
 	b     *capi.Backend
 	wake  chan struct{} // capacity 1
 	needs dependencies
+	// normal is what the defaults of a configuration depend on, with the groups that the library prefers.
+	normal modelconfig.NormalizeOptions
 
 	requests requests
 }
@@ -35,6 +37,7 @@ type inside struct {
 var (
 	_ backend.Backend         = (*inside)(nil)
 	_ backend.ConfigCompleter = (*inside)(nil)
+	_ backend.GroupPlacer     = (*inside)(nil)
 	_ isolation.PeerUser      = (*inside)(nil)
 	_ capi.Host               = (*inside)(nil)
 	_ capi.Tracer             = (*inside)(nil)
@@ -61,16 +64,15 @@ func (in *inside) Name() string { return in.o.Name }
 // Traits implements backend.Backend.
 func (in *inside) Traits() backend.Traits { return backend.Traits{} }
 
-// start opens the library and initializes the backend and the model. completes: the backend may complete the
-// configuration.
-func (in *inside) start(s backend.Spec, completes bool) (*capi.Model, error) {
+// open opens the library and initializes the backend.
+func (in *inside) open(s backend.Spec) error {
 	in.own = s.Config
 	needs, err := dependenciesOf(in.o.Library)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := needs.check(in.o.Library, capi.GlibcVersion()); err != nil {
-		return nil, err
+		return err
 	}
 	in.needs = needs
 	capi.SetHost(in)
@@ -81,20 +83,33 @@ func (in *inside) start(s backend.Spec, completes bool) (*capi.Model, error) {
 	}()
 	l, err := capi.Open(in.o.Library, needs.api)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	settings, err := json.Marshal(map[string]any{"cmdline": in.o.Settings})
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "%w", err)
+		return status.Errorf(status.Internal, "%w", err)
 	}
 	if in.b, err = capi.NewBackend(l, in.o.Name, filepath.Dir(in.o.Library), string(settings)); err != nil {
+		return err
+	}
+	in.normal = modelconfig.NormalizeOptions{GPUs: s.GPUs, PreferredGroups: in.b.Preferred()}
+	return nil
+}
+
+// start opens the library and initializes the backend and the model. completes: the backend may complete the
+// configuration.
+func (in *inside) start(s backend.Spec, completes bool) (*capi.Model, error) {
+	if err := in.open(s); err != nil {
 		return nil, err
 	}
-	whole := proto.Clone(s.Config).(*inferencepb.ModelConfig)
-	modelconfig.Normalize(whole, modelconfig.NormalizeOptions{CPUOnly: true})
-	var states []string
+	whole := in.normalized(s.Config)
+	var states []capi.State
 	for _, st := range s.Config.GetSequenceBatching().GetState() {
-		states = append(states, st.GetOutputName())
+		state := capi.State{Output: st.GetOutputName()}
+		if st.GetUseSameBufferForInputOutput() {
+			state.Input = st.GetInputName()
+		}
+		states = append(states, state)
 	}
 	return in.b.NewModel(capi.Setup{Name: s.ModelName, Folder: s.ModelFolder, Version: s.Version,
 		Config: string(modelconfig.MarshalJSON(whole)), Completes: completes, States: states})
@@ -124,10 +139,27 @@ func (in *inside) CompleteConfig(_ context.Context, s backend.Spec) error {
 			return err
 		}
 	}
-	if len(s.Config.GetInstanceGroup()) == 0 {
-		s.Config.InstanceGroup = preferred(in.b.Preferred())
+	s.Config.InstanceGroup = in.normalized(s.Config).InstanceGroup
+	return nil
+}
+
+// PlaceGroups implements backend.GroupPlacer. The process is of no other use then.
+func (in *inside) PlaceGroups(_ context.Context, s backend.Spec) error {
+	if err := in.open(s); err != nil {
+		return err
+	}
+	s.Config.InstanceGroup = in.normalized(s.Config).InstanceGroup
+	if err := in.b.Close(); err != nil {
+		s.Log.Warn("a backend failed to finalize after it had said which instance groups it prefers", "err", err)
 	}
 	return nil
+}
+
+// normalized returns a copy of a configuration with all defaults.
+func (in *inside) normalized(cfg *inferencepb.ModelConfig) *inferencepb.ModelConfig {
+	whole := proto.Clone(cfg).(*inferencepb.ModelConfig)
+	modelconfig.Normalize(whole, in.normal)
+	return whole
 }
 
 // replace replaces cfg by what the library has set, except for what a library may not change.
@@ -141,16 +173,6 @@ func replace(cfg *inferencepb.ModelConfig, text []byte) error {
 	next.InstanceGroup = cfg.InstanceGroup // it was normalized for the library only
 	proto.Reset(cfg)
 	proto.Merge(cfg, next)
-	return nil
-}
-
-// preferred returns the first instance group that a backend prefers and that needs no GPU; nil: there is none.
-func preferred(groups []capi.Group) []*inferencepb.ModelInstanceGroup {
-	for _, g := range groups {
-		if g.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
-			return []*inferencepb.ModelInstanceGroup{{Kind: g.Kind, Count: int32(max(g.Count, 1))}}
-		}
-	}
 	return nil
 }
 
@@ -171,8 +193,7 @@ func (in *inside) Normalize(config []byte) ([]byte, error) {
 	if err := replace(next, config); err != nil {
 		return nil, err
 	}
-	modelconfig.Normalize(next, modelconfig.NormalizeOptions{CPUOnly: true})
-	return modelconfig.MarshalJSON(next), nil
+	return modelconfig.MarshalJSON(in.normalized(next)), nil
 }
 
 // Log implements capi.Host.
@@ -202,7 +223,7 @@ var (
 
 // NewInstance implements backend.Model.
 func (m *model) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
-	policy, err := json.Marshal(map[string]any{p.HostPolicy: map[string]string{}})
+	policy, err := json.Marshal(map[string]any{p.HostPolicy: m.in.o.Policy})
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}
@@ -238,6 +259,7 @@ func (m *model) Ready(context.Context) error {
 // Traits implements backend.Model. As in Triton, the execution policy does not hold for models with sequences.
 func (m *model) Traits() backend.Traits {
 	return backend.Traits{ReportsExecutions: m.in.needs.executions, ReportsResponses: m.in.needs.responses,
+		SaysReady:      m.in.b.SaysReady(),
 		DeviceBlocking: m.in.b.DeviceBlocking() && m.spec.Config.GetSequenceBatching() == nil}
 }
 

@@ -55,7 +55,7 @@ func (libraryHost) Ready() bool { return true }
 func (libraryHost) Infer(*infer.Request) error { return errNoModels }
 
 // FindModel implements capi.Server.
-func (libraryHost) FindModel(string, int64) error { return errNoModels }
+func (libraryHost) FindModel(string, int64) (*capi.Priorities, error) { return nil, errNoModels }
 
 // ModelReady implements capi.Server.
 func (libraryHost) ModelReady(string, int64) (bool, error) { return false, errNoModels }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/isolation"
@@ -38,6 +39,7 @@ type Backend struct {
 var (
 	_ backend.Backend         = (*Backend)(nil)
 	_ backend.ConfigCompleter = (*Backend)(nil)
+	_ backend.GroupPlacer     = (*Backend)(nil)
 	_ backend.GPUUser         = (*Backend)(nil)
 )
 
@@ -74,11 +76,29 @@ func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
 	return isolation.CompleteConfig(ctx, s, o)
 }
 
+// PlaceGroups asks the library, in a process, which groups it prefers, unless the configuration leaves nothing open.
+func (b *Backend) PlaceGroups(ctx context.Context, s backend.Spec) error {
+	if len(s.Config.InstanceGroup) > 0 && !slices.ContainsFunc(s.Config.InstanceGroup, leavesOpen) {
+		return nil
+	}
+	o, err := b.processes(s)
+	if err != nil {
+		return err
+	}
+	return isolation.PlaceGroups(ctx, s, o)
+}
+
+// leavesOpen reports whether a preferred group may change a group.
+func leavesOpen(g *inferencepb.ModelInstanceGroup) bool {
+	return g.Count < 1 || g.Kind != inferencepb.ModelInstanceGroup_KIND_CPU && len(g.Gpus) == 0
+}
+
 // processOptions describe the library to a process.
 type processOptions struct {
 	Name, Library string
 	Settings      map[string]string
-	Levels        frames.Levels // of the server's log, when the process starts
+	Levels        frames.Levels     // of the server's log, when the process starts
+	Policy        map[string]string // the settings of its host policy
 }
 
 // processes returns how the processes of a model are started.
@@ -87,7 +107,7 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' is decoupled and has implicit "+
 			"states; remove sequence_batching.state, and let the backend library keep its states", s.ModelName)
 	}
-	settings := map[string]string{"auto-complete-config": "true", "backend-directory": b.o.Directory}
+	settings := map[string]string{}
 	maps.Copy(settings, b.o.Settings[""])
 	maps.Copy(settings, b.o.Settings[b.name])
 	limits, err := limitsOf(settings, s.Config)
@@ -103,9 +123,9 @@ func (b *Backend) processes(s backend.Spec) (isolation.Options, error) {
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, EnvAt: visible,
 		Runtime: filepath.Base(b.library), Limits: limits, Outputs: outputs, Calls: true,
 		Metrics: b.o.Metrics,
-		Backend: func(affinity.Policy) any {
+		Backend: func(policy affinity.Policy) any {
 			now := own
-			now.Levels = frames.LevelsOf(s.Log)
+			now.Levels, now.Policy = frames.LevelsOf(s.Log), policy.Settings()
 			return now
 		},
 	}, nil

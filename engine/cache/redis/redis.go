@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/infer"
 	"nereid/engine/status"
+	"nereid/engine/system/glob"
 )
 
 const (
@@ -130,11 +130,7 @@ func (s *settings) openTLS() error {
 		files = append(files, s.ca)
 	}
 	if s.caDir != "" {
-		found, err := filepath.Glob(filepath.Join(s.caDir, "*"))
-		if err != nil {
-			return status.Errorf(status.InvalidArg, "cache-config redis,cacert_dir: %w", err)
-		}
-		files = append(files, found...)
+		files = append(files, glob.In(s.caDir, "*")...)
 	}
 	if len(files) > 0 {
 		c.RootCAs = x509.NewCertPool()
@@ -268,9 +264,13 @@ func (c *Cache) Insert(k infer.CacheKey, _ cache.Owner, resp *infer.Response) {
 	c.queued.Add(-s.size)
 }
 
-// store stores the queued responses.
+// store stores the queued responses. First it asks whether the server can be used: a wrong address or password is in
+// the log before the first request.
 func (c *Cache) store() {
 	defer close(c.done)
+	if err := c.c.Ping(c.ctx).Err(); err != nil && c.ctx.Err() == nil {
+		c.failed("look up", err)
+	}
 	var b []byte
 	for {
 		select {

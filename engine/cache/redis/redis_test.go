@@ -172,6 +172,21 @@ func TestServerThatIsDown(t *testing.T) {
 	waitForKeys(t, s, 1)
 }
 
+// A server that starts before its Redis server serves; its log says at once that there is no cache.
+func TestAServerThatCannotBeReachedIsLoggedBeforeARequest_DV109(t *testing.T) {
+	s := miniredis.RunT(t)
+	settings := at(t, s)
+	s.Close()
+	log := &lines{}
+	open(t, log, settings)
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "the redis cache cannot look up"); {
+		if time.Now().After(end) {
+			t.Fatalf("the log says %q", log.String())
+		}
+		runtime.Gosched()
+	}
+}
+
 func TestServerIsNotUsedForASecondAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Cache

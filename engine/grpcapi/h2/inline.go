@@ -34,7 +34,8 @@ type inlineCalls struct {
 // inlineState is the state of an inline call. conn.mu guards it.
 type inlineState struct {
 	timer   *time.Timer // at the deadline
-	begun   bool        // Begin has been called
+	begun   bool        // the call's message is complete: Begin is called with it, unless it is unread
+	unread  bool        // the message could not be decompressed
 	running bool        // Begin or Resume is running
 	again   bool        // Resume is to be called when that has returned
 	ready   bool        // in inlineCalls.ready
@@ -163,6 +164,9 @@ func (c *conn) begin(s *Stream) {
 	c.handlers.Go(func() {
 		msg, err := s.unpack(msg, flag)
 		if err != nil {
+			c.mu.Lock()
+			s.inline.unread = true
+			c.mu.Unlock()
 			s.Finish(nil, err)
 		} else {
 			s.req.method.inline.Begin(s, msg)

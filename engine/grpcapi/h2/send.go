@@ -285,7 +285,7 @@ func (c *conn) finish(s *Stream, err error) {
 	if err != nil {
 		st = statusOf(err)
 		if c.srv.o.Failed != nil {
-			c.srv.o.Failed(s.req.path, c.nc.RemoteAddr(), st, s.inline.begun)
+			c.srv.o.Failed(s.req.path, c.nc.RemoteAddr(), st, s.inline.begun && !s.inline.unread)
 		}
 	}
 	switch st.Code() {

@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -155,19 +156,25 @@ func TestA27ClientThatNeverReads(t *testing.T) {
 // What is slow and legitimate goes on: a stream without messages, a connection without calls after one, a call that
 // takes long, and a message that arrives in small pieces.
 func TestA27SlowClientsAreServed(t *testing.T) {
-	s := serve(t, patient)
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()                  // it mostly waits
+	const stall = 3 * time.Second // a busy machine does not hold up a client for so long
+	s := serve(t, func(o *Options) { o.StallTimeout = stall })
 	idle, streaming, waiting, slow := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
 	idle.works("Echo")
 	stream := streaming.open("Stream")
 	waiting.send(waiting.open("Wait"), true, []byte("x"))
 	<-s.wait.begun
 	id := slow.open("Echo")
-	tick := time.NewTicker(testStall / 4)
+	tick := time.NewTicker(stall / 4)
 	defer tick.Stop()
 	message := append(binary.BigEndian.AppendUint32([]byte{0}, 16), "0123456789abcdef"...)
-	for i, b := range message { // five times as long as a client may stall
+	for piece := range slices.Chunk(message, 3) { // nearly twice as long as a client may stall
 		<-tick.C
-		_ = slow.WriteData(id, i == len(message)-1, []byte{b})
+		message = message[len(piece):]
+		_ = slow.WriteData(id, len(message) == 0, piece)
 	}
 	if r, err := slow.result(id); err != nil || r.status != "0" {
 		t.Errorf("a message in small pieces: %+v, %v", r, err)

@@ -2,6 +2,7 @@ package tensorjson
 
 import (
 	"io"
+	"time"
 	"unsafe"
 
 	"nereid/engine/tensor"
@@ -26,10 +27,49 @@ func (w *Builder) Start(pool *tensor.Pool, n int) {
 
 // Room makes room for n more bytes.
 func (w *Builder) Room(n int) {
-	if cap(w.B)-len(w.B) >= n {
-		return
+	if cap(w.B)-len(w.B) < n {
+		w.move(w.pool.Get(w.larger(n)))
 	}
-	next := w.pool.Get(max(len(w.B)+n, 2*cap(w.B)))
+}
+
+const (
+	// freeSize is the size in bytes up to which a text is made without regard to the limit of the budget.
+	freeSize = 1 << 20
+	// doubleSize is the size up to which it doubles. Then it grows by a quarter, because both buffers are in use.
+	doubleSize = 16 << 20
+	// growPatience is how long Grow waits for memory.
+	growPatience = time.Second
+)
+
+// Grow is Room within the limit of the budget, for what a request makes large: an element of one byte may need six in
+// JSON. Errors: those of tensor.Budget.Take.
+func (w *Builder) Grow(n int) error {
+	if cap(w.B)-len(w.B) >= n {
+		return nil
+	}
+	size := w.larger(n)
+	if size <= freeSize {
+		w.move(w.pool.Get(size))
+		return nil
+	}
+	next, err := w.pool.Try(size, growPatience)
+	if err == nil {
+		w.move(next)
+	}
+	return err
+}
+
+// larger returns the size of the next buffer, with room for n more bytes.
+func (w *Builder) larger(n int) int {
+	grown := cap(w.B) * 2
+	if grown > doubleSize {
+		grown = cap(w.B) + cap(w.B)/4
+	}
+	return max(len(w.B)+n, grown)
+}
+
+// move goes on in another buffer.
+func (w *Builder) move(next *tensor.Buffer) {
 	b := append(next.Bytes()[:0], w.B...)
 	w.buf.Release()
 	w.buf, w.B = next, b

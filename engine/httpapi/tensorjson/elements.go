@@ -11,7 +11,7 @@ import (
 )
 
 // Elements appends a tensor's elements as JSON values with commas between them. Errors: InvalidArg for a type that has
-// no form in JSON, Internal if data and shape do not fit.
+// no form in JSON, Internal if data and shape do not fit, those of Grow.
 func (w *Builder) Elements(t *tensor.Tensor) error {
 	if t.DataType == tensor.FP16 || t.DataType == tensor.BF16 {
 		return status.Errorf(status.InvalidArg, "sending %s data via JSON is not supported. "+
@@ -25,18 +25,21 @@ func (w *Builder) Elements(t *tensor.Tensor) error {
 		if tensor.CheckBytes(t.Data, n) != nil {
 			return errOutputSize(t)
 		}
-		w.strings(t.Data)
-		return nil
+		return w.strings(t.Data)
 	}
 	size := t.DataType.Size()
 	if size == 0 || int64(len(t.Data)) != n*int64(size) {
 		return errOutputSize(t)
 	}
-	w.Room(2 * len(t.Data))     // a guess
+	if err := w.Grow(2 * len(t.Data)); err != nil { // a guess
+		return err
+	}
 	const chunk, width = 64, 26 // elements; bytes of the longest one and its comma
 	for data := t.Data; len(data) > 0; {
 		some := min(len(data), chunk*size)
-		w.Room(some / size * width)
+		if err := w.Grow(some / size * width); err != nil {
+			return err
+		}
 		w.B = appendElements(w.B, t.DataType, data[:some])
 		data = data[some:]
 	}
@@ -103,14 +106,17 @@ func appendElements(b []byte, dt tensor.DataType, data []byte) []byte {
 }
 
 // strings appends BYTES elements as strings with commas between them.
-func (w *Builder) strings(data []byte) {
+func (w *Builder) strings(data []byte) error {
 	for i, e := range tensor.BytesElements(data) {
-		w.Room(len(e) + len(e)/8 + 16)
+		if err := w.Grow(len(e) + len(e)/8 + 16); err != nil {
+			return err
+		}
 		if i > 0 {
 			w.B = append(w.B, ',')
 		}
 		w.B = AppendString(w.B, e)
 	}
+	return nil
 }
 
 // ListWriter writes a tensor's elements as lists in lists, from the first to the last.

@@ -168,6 +168,7 @@ func (p *Parser) inputParameters(in *input) error {
 	})
 }
 
+// inputShape reads the shape of an input.
 func (p *Parser) inputShape(in *input) error {
 	if p.s.Peek() != '[' {
 		return unable("shape", ErrNotArray)
@@ -179,6 +180,10 @@ func (p *Parser) inputShape(in *input) error {
 			err = status.New(status.InvalidArg, "Unable to parse 'shape': a dimension is over 2^63-1")
 		}
 		p.shape = append(p.shape, int64(d)) //nolint:gosec // checked, or there is an error
+		if len(p.shape) > tensor.MaxDims {
+			return status.Errorf(status.InvalidArg, "the request has more than %d dimensions in a shape",
+				tensor.MaxDims)
+		}
 		return err
 	})
 	in.shape = p.r.Dims(len(p.shape))

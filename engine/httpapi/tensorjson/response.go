@@ -66,7 +66,7 @@ func (o Response) Append(w *Builder, r *infer.Request, resp *infer.Response) (js
 		case o.Large != nil && len(t.Data) >= largeOutput:
 			o.Large.add(len(w.B), t)
 		default:
-			w.Room(len(t.Data))
+			w.Room(len(t.Data)) // without regard to the limit: it is as large as the tensor, which is there
 			w.B = append(w.B, t.Data...)
 		}
 	}

@@ -91,7 +91,7 @@ func cutEndpoint(k kind, rest string) (endpoint, left string) {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), hdfsPort)
 		}
 		u, err := url.Parse("http://" + host)
-		if err != nil || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "[]") {
+		if err != nil || u.Host != host || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "[]") {
 			return "", rest
 		}
 		return fmt.Sprintf("%s://%s", scheme, host), left

@@ -33,6 +33,7 @@ func FuzzParseAddress(f *testing.F) {
 	f.Add("s3://https://host:9000/bucket/a/../b")
 	f.Add("hdfs://[::1]:9870/a/b")
 	f.Add("hdfs://0]0/0")
+	f.Add("hdfs://[::]#0/0")
 	f.Add("as://a.blob.core.windows.net/c/d")
 	f.Fuzz(func(t *testing.T, text string) {
 		a, err := parseAddress(text)

@@ -105,7 +105,7 @@ func TestStorages(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			st := s.start(t)
-			t.Run("A021 I023 models are listed and copied, a restart downloads nothing", st.testCopy)
+			t.Run("A019 A021 I023 DV102 models are listed and copied, a restart downloads nothing", st.testCopy)
 			t.Run("a changed object alone is downloaded, and the copy of a removed one is removed", st.testChange)
 			t.Run("an interrupted download continues, also after a restart", st.testResume)
 			if !st.noDigests {

@@ -3,6 +3,7 @@ package affinity
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,13 +23,23 @@ func (p Policy) Restricts() bool { return p.Cores != nil || p.Nodes != nil }
 // String returns the policy in the form of the command line: "cpu-cores=0-3,8 numa-node=1".
 func (p Policy) String() string {
 	var all []string
-	if p.Cores != nil {
-		all = append(all, "cpu-cores="+Format(p.Cores))
-	}
-	if p.Nodes != nil {
-		all = append(all, "numa-node="+Format(p.Nodes))
+	settings := p.Settings()
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		all = append(all, key+"="+settings[key])
 	}
 	return strings.Join(all, " ")
+}
+
+// Settings returns the settings of the policy by Triton's names: "cpu-cores": "0-3,8".
+func (p Policy) Settings() map[string]string {
+	settings := map[string]string{}
+	if p.Cores != nil {
+		settings[coresSetting] = Format(p.Cores)
+	}
+	if p.Nodes != nil {
+		settings[nodeSetting] = Format(p.Nodes)
+	}
+	return settings
 }
 
 // Triton's names of the settings of a host policy.

@@ -25,6 +25,9 @@ type Limits struct {
 	// Abandoned is how long an execution may go on after its last client has left. Then the process is killed. 0: a
 	// minute.
 	Abandoned time.Duration
+	// Unload is how long an execution of a model that has left service may go on although a client waits. Then the
+	// process is killed. 0: five minutes.
+	Unload time.Duration
 }
 
 // The settings that limit a process.
@@ -34,14 +37,15 @@ const (
 	processesLimit = "processes-limit"
 	executeLimit   = "execute-timeout-seconds"
 	abandonedLimit = "abandoned-timeout-seconds"
+	unloadLimit    = "unload-timeout-seconds"
 )
 
 // Set sets a limit by the name of a backend's setting: memory-limit-byte-size, open-files-limit, processes-limit,
-// execute-timeout-seconds or abandoned-timeout-seconds. For other names known is false. The error is a value that is
-// not a positive number.
+// execute-timeout-seconds, abandoned-timeout-seconds or unload-timeout-seconds. For other names known is false. The
+// error is a value that is not a positive number.
 func (l *Limits) Set(key, value string) (known bool, err error) {
 	switch key {
-	case memoryLimit, filesLimit, processesLimit, executeLimit, abandonedLimit:
+	case memoryLimit, filesLimit, processesLimit, executeLimit, abandonedLimit, unloadLimit:
 	default:
 		return false, nil
 	}
@@ -60,6 +64,8 @@ func (l *Limits) Set(key, value string) (known bool, err error) {
 		l.Execute = seconds(n)
 	case abandonedLimit:
 		l.Abandoned = seconds(n)
+	case unloadLimit:
+		l.Unload = seconds(n)
 	}
 	return true, nil
 }

@@ -1,6 +1,6 @@
 // Actions on models, with their messages.
 import { client, errorText } from "./api";
-import { t } from "./i18n/index.svelte";
+import { serverError, t } from "./i18n/index.svelte";
 import { live } from "./live.svelte";
 import { summary } from "./recent";
 import { href, router } from "./router.svelte";
@@ -12,7 +12,7 @@ export async function loadModel(name: string): Promise<void> {
     const r = await client.load(name);
     live.put(r.model);
     if (r.ok) toasts.show("ok", t("act.loaded", { name }));
-    else toasts.show("error", t(r.keepsServing ? "act.loadFailedKeeps" : "act.loadFailed", { name, reason: r.reason }));
+    else toasts.show("error", t(r.keepsServing ? "act.loadFailedKeeps" : "act.loadFailed", { name, reason: serverError(r.reason) }));
   } catch (e) {
     toasts.show("error", t("act.loadFailed", { name, reason: errorText(e) }));
   }
@@ -41,7 +41,7 @@ export async function all(what: "load" | "unload", names: readonly string[], don
     try {
       const r = await client[what](name);
       live.put(r.model);
-      if (!r.ok) failed.push(`${name}: ${r.reason}`);
+      if (!r.ok) failed.push(`${name}: ${serverError(r.reason)}`);
     } catch (e) {
       failed.push(`${name}: ${errorText(e)}`);
     }
@@ -57,7 +57,7 @@ export async function unloadModel(name: string): Promise<void> {
     const r = await client.unload(name);
     live.put(r.model);
     if (r.ok) toasts.show("ok", t("act.unloaded", { name }));
-    else toasts.show("error", t("act.unloadFailed", { name, reason: r.reason }));
+    else toasts.show("error", t("act.unloadFailed", { name, reason: serverError(r.reason) }));
   } catch (e) {
     toasts.show("error", t("act.unloadFailed", { name, reason: errorText(e) }));
   }
@@ -70,7 +70,7 @@ export async function loadVersion(name: string, version: string): Promise<void> 
     const r = await client.loadVersion(name, version);
     live.put(r.model);
     if (r.ok) toasts.show("ok", t("act.loaded", { name: what }));
-    else toasts.show("error", t("act.loadFailed", { name: what, reason: r.reason }));
+    else toasts.show("error", t("act.loadFailed", { name: what, reason: serverError(r.reason) }));
   } catch (e) {
     toasts.show("error", t("act.loadFailed", { name: what, reason: errorText(e) }));
   }
@@ -84,9 +84,23 @@ export async function unloadVersion(name: string, version: string): Promise<void
     const r = await client.unloadVersion(name, version);
     live.put(r.model);
     if (r.ok) toasts.show("ok", t("act.unloaded", { name: what }), { label: t("common.undo"), run: () => void loadVersion(name, version) });
-    else toasts.show("error", t("act.unloadFailed", { name: what, reason: r.reason }));
+    else toasts.show("error", t("act.unloadFailed", { name: what, reason: serverError(r.reason) }));
   } catch (e) {
     toasts.show("error", t("act.unloadFailed", { name: what, reason: errorText(e) }));
+  }
+}
+
+/** Serves an earlier version again in the place of one. If the earlier one does not load, nothing changes. */
+export async function serveInstead(name: string, before: string, now: string): Promise<void> {
+  try {
+    for (const change of [() => client.loadVersion(name, before), () => client.unloadVersion(name, now)]) {
+      const r = await change();
+      live.put(r.model);
+      if (!r.ok) throw new Error(serverError(r.reason));
+    }
+    toasts.show("ok", t("alert.served", { name, before, now }), { label: t("common.undo"), run: () => void serveInstead(name, now, before) });
+  } catch (e) {
+    toasts.show("error", t("act.loadFailed", { name: `${name} ${t("common.v")}${before}`, reason: errorText(e) }));
   }
 }
 

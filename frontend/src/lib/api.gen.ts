@@ -992,6 +992,11 @@ export interface Inspection {
   weights: Weights[];
   /** Operators are those of the file, with its subgraphs and functions; the most frequent first. */
   operators: OperatorCount[];
+  /**
+   * Unsupported are operators that ONNX Runtime does not have. Inputs and Outputs are then empty, because the model
+   * does not load without a library of operators.
+   */
+  unsupported: string[];
   /** Dangers are operators that may end the process because of a request. The model then runs in a separate process. */
   dangers: Danger[];
   inputs: FilePort[];
@@ -1822,6 +1827,8 @@ export interface Server {
   name: string;
   /** Version of Nereid. */
   version: string;
+  /** NewVersion is the newer version that --new-version-from tells of. */
+  newVersion: NewVersion;
   /** TritonVersion is the version in the reply to GET /v2. */
   tritonVersion: string;
   live: boolean;
@@ -1844,6 +1851,13 @@ export interface Server {
   scopes: string[];
   /** Desktop is true if this process has the native window; then POST /api/desktop/pick works. */
   desktop: boolean;
+}
+
+/** NewVersion is a version of Nereid; its fields are empty if none is known. */
+export interface NewVersion {
+  version: string;
+  /** Link is for people. Text from outside: show it, do not follow it. */
+  link: string;
 }
 
 /** Addresses on which the server listens, as host:port; empty if a listener is off. */
@@ -2184,7 +2198,12 @@ export interface Tuning extends TuningHead {
   from: number;
   /** Now is what is being measured; null when nothing is. */
   now: TuningNow | null;
+  /** Stale says what has changed since, so that the figures are not of the model as it is and nothing is applied. */
+  stale: TuningStale;
 }
+
+/** TuningStale is what has changed since a tuning began. */
+export type TuningStale = "" | "files" | "configuration";
 
 /** Tunings answers GET …/tunings: newest first. */
 export interface Tunings {
@@ -2237,8 +2256,8 @@ export interface BatcherSettings {
 export interface Prediction {
   version: string;
   /**
-   * Requests are those in memory that were executed since the version was loaded. SpanMs is the time from the first
-   * to the last.
+   * Requests are those in memory that were executed since the version was loaded and its instance groups last
+   * changed. SpanMs is the time from the first to the last.
    */
   requests: number;
   spanMs: number;

@@ -8,6 +8,16 @@ import { putAll } from "./upload";
 /** How often a running conversion is looked at, in milliseconds. */
 const pause = 500;
 
+/** Files that are not the model itself: weights and code that the model's file needs, and rows. */
+const beside = /\.(pdiparams|data|npy|npz|py)$|init_net\.pb$|(^|\/)init_[^/]*\.netdef$/i;
+
+/** The path that is converted: the folder of a SavedModel, or else the model's own file; "" if there are no files. */
+export function sourceOf(files: readonly Upload[]): string {
+  const saved = files.find((f) => f.path.endsWith("/saved_model.pb"));
+  if (saved) return saved.path.slice(0, saved.path.lastIndexOf("/"));
+  return (files.find((f) => !beside.test(f.path)) ?? files[0])?.path ?? "";
+}
+
 class Converting {
   /** The newest conversion. */
   job = $state.raw<Conversion | null>(null);

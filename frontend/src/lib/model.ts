@@ -1,5 +1,5 @@
 // Functions of a model.
-import type { Model } from "./api.gen";
+import type { Model, ModelRuntime } from "./api.gen";
 import { t } from "./i18n/index.svelte";
 
 /** False if only the folder of a model is known: its configuration has errors, or names no backend. */
@@ -24,6 +24,16 @@ export function candidates(model: Model, others: readonly string[]): string[] {
   const idle = model.versions.filter((v) => v.state === "UNAVAILABLE").map((v) => v.version);
   const unknown = others.filter((n) => !model.versions.some((v) => v.version === n));
   return [...idle, ...unknown].sort((a, b) => Number(a) - Number(b));
+}
+
+/**
+ * True while the stream of events does not tell all changes of a model's runtime, so that it must be asked for again: it is
+ * missing, has processes or an environment, or lacks instances that its configuration has.
+ */
+export function runtimeMayChange(model: Pick<Model, "state" | "ensemble" | "resident" | "instances" | "versions">, runtime: ModelRuntime | null): boolean {
+  if (!runtime || runtime.environment || runtime.instances.some((i) => i.process) || model.state === "LOADING") return true;
+  const ready = model.versions.filter((v) => v.state === "READY").length;
+  return !model.ensemble && model.resident && runtime.instances.length !== ready * model.instances;
 }
 
 function field(of: unknown, name: string): unknown {

@@ -8,6 +8,8 @@ describe("files from the desktop window", () => {
   const failed = vi.fn();
   afterEach(() => {
     stop();
+    delete window.runtime;
+    vi.unstubAllGlobals();
     vi.restoreAllMocks();
     document.body.innerHTML = "";
   });
@@ -22,6 +24,14 @@ describe("files from the desktop window", () => {
     stop();
     tell({ x: 5, y: 5, paths: ["/m/late.onnx"] });
     expect(open.mock.calls).toEqual([[["/m/a b.onnx", "/m/folder"]], [["/m/c.zip"]]]);
+  });
+
+  it("tells the window when it hears", () => {
+    const open = vi.fn();
+    vi.stubGlobal("location", { protocol: "wails:", hostname: "wails" });
+    window.runtime = { EventsEmit: (name) => name === "nereid-ready" && tell({ x: -1, y: -1, paths: ["/m/given.onnx"] }) };
+    stop = onWindowFiles({ open, failed });
+    expect(open.mock.calls).toEqual([[["/m/given.onnx"]]]);
   });
 
   it("gives a drop on an element that takes files itself to that element", async () => {

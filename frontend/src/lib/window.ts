@@ -10,7 +10,7 @@ declare global {
 
 /** Detail of the event nereid-files, as app/desktop sends it. */
 interface WindowFiles {
-  /** Position of the drop in CSS pixels; -1 for files from the menu. */
+  /** Position of the drop in CSS pixels; -1 for files from the menu or a command line. */
   x: number;
   y: number;
   /** Absolute paths on this machine, which is the server's too. */
@@ -30,7 +30,7 @@ interface Handlers {
 }
 
 /**
- * Hears what was dropped on the window or chosen in its menu, and returns how to stop. A drop on an element with
+ * Hears what was dropped on the window, chosen in its menu or named when it was started, and returns how to stop. A drop on an element with
  * data-drop is that element's own: it gets the first file in an event nereid-file, because WebKit on Linux gives it none.
  */
 export function onWindowFiles(h: Handlers): () => void {
@@ -48,6 +48,7 @@ export function onWindowFiles(h: Handlers): () => void {
       .catch(h.failed);
   };
   window.addEventListener("nereid-files", hear);
+  if (inWindow()) window.runtime?.EventsEmit("nereid-ready"); // files of a command line have waited for this
   return () => window.removeEventListener("nereid-files", hear);
 }
 

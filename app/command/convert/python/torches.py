@@ -31,23 +31,32 @@ def load_pytorch(order):
         return exported(order)
     if "constants.pkl" in entries:
         return script(order)
-    raise Stop(kind_of_weights(file))
+    return pickled(order)
 
 
-def kind_of_weights(file):
-    """Why a file that is no program cannot be converted."""
+def pickled(order):
+    """A module that torch.save has written whole. Its class is in a package, in a Python file beside it or in MLflow's folder
+    of code, or in the file itself, by cloudpickle."""
+    file, trust = pathlib.Path(order["file"]).resolve(), order["trust"]
+    if trust:
+        sys.path[:0] = [str(file.parent), str(file.parent.parent / "code")]
     try:
-        made = torch.load(file, map_location="cpu", weights_only=True)
+        made = torch.load(file, map_location="cpu", weights_only=not trust)
     except Exception as e:  # its errors have many types
         name = re.search(r"Unsupported global: GLOBAL (\S+)", str(e))
         if name:
-            return (f"it has an object of the class {name[1]}, not a program. Save its state_dict() and say --class with the "
-                    "Python file of the class, or export it with torch.export")
-        return f"PyTorch cannot read it: {first_line(e)}"
+            raise Stop(f"it is a pickle with {name[1]}: to read it runs the code in it. If you trust where it is from, say "
+                       "--trust. Else save its state_dict() and say --class, or export it with torch.export") from e
+        if isinstance(e, (ImportError, AttributeError)):
+            raise Stop(f"the class of its model is not here: {first_line(e)}. Put its Python file beside it, or save its "
+                       "state_dict() and say --class") from e
+        raise Stop(f"PyTorch cannot read it: {first_line(e)}") from e
     if isinstance(made, dict):
-        return ("it has weights by name, not a model. Say --class with what makes the model: FILE.py:Class, torchvision:NAME "
-                "or timm:NAME")
-    return f"it is a {type(made).__name__}, not a model"
+        raise Stop("it has weights by name, not a model. Say --class with what makes the model: FILE.py:Class, "
+                   "torchvision:NAME or timm:NAME")
+    if not isinstance(made, torch.nn.Module):
+        raise Stop(f"it is a {type(made).__name__}, not a model")
+    return of_module(order, made, type(made).__name__)
 
 
 def ports_of(order, ready=None):
@@ -149,9 +158,13 @@ def of_class(order, file, named):
         weights(module, file)
     else:
         print("note: no weights are given, so the model has random ones and has learned nothing", flush=True)
+    return of_module(order, module, named, ready)
+
+
+def of_module(order, module, title, ready=None):
     module.eval()
     ports = ports_of(order, ready)
-    return Net(f"PyTorch {torch.__version__}, {named}", ports, answer_of(module),
+    return Net(f"PyTorch {torch.__version__}, {title}", ports, answer_of(module),
                lambda parts: export(module, ports, parts, order["opset"]))
 
 

@@ -208,7 +208,7 @@ func modelFile(name string) string {
 	switch path.Ext(lower) {
 	case ".onnx", ".pt", ".pt2", ".plan", ".savedmodel", ".graphdef", ".xml":
 		return "model" + path.Ext(lower)
-	case ".pth":
+	case ".pth", ".torchscript": // as Ultralytics names it
 		return "model.pt"
 	}
 	if lower == "model.py" {

@@ -144,11 +144,12 @@ func mlflow(t *tree, b []byte) (*foreign, error) {
 }
 
 // convertible are the flavours of MLflow whose file nereid convert takes, if its name has one of these ends. The value
-// is the option that it needs.
+// has the options that it needs.
 var convertible = map[string]map[string]string{
 	"catboost": {".cb": ""}, "keras": {".keras": "", ".h5": ""}, "lightgbm": {".lgb": "", ".pkl": "--trust "},
-	"sklearn": {".pkl": "--trust "}, "tensorflow": {".keras": "", ".h5": ""},
-	"xgboost": {".xgb": "", ".json": "", ".ubj": "", ".pkl": "--trust "},
+	"pytorch": {".pt2": "--trust ", ".pth": "--trust --shape=SHAPE "}, "sklearn": {".pkl": "--trust "},
+	"tensorflow": {".keras": "", ".h5": ""},
+	"xgboost":    {".xgb": "", ".json": "", ".ubj": "", ".pkl": "--trust "},
 }
 
 // conversionOf returns the command that makes an ONNX model of an MLflow model; "" if no flavour can be converted.

@@ -52,7 +52,14 @@ var packages = map[string]struct {
 		"data/model.keras": "layers"}, "run nereid convert -r REPOSITORY --name=NAME data/model.keras, or"},
 	"MLflow with PyTorch": {map[string]string{
 		"MLmodel":        "flavors:\n  pytorch:\n    model_data: data\n  python_function:\n    data: data\n",
-		"data/model.pth": "pickle"}, "pytorch, which need its Python code; log it with mlflow.onnx.log_model where"},
+		"data/model.pth": "pickle", "data/pickle_module_info.txt": "mlflow.pytorch.pickle_module"},
+		"run nereid convert -r REPOSITORY --name=NAME --trust --shape=SHAPE data/model.pth, or"},
+	"MLflow with PyTorch's exported program": {map[string]string{
+		"MLmodel":        "flavors:\n  pytorch:\n    model_data: data\n    code: null\n",
+		"data/model.pt2": "program"}, "run nereid convert -r REPOSITORY --name=NAME --trust data/model.pt2, or"},
+	"MLflow with spaCy": {map[string]string{
+		"MLmodel":        "flavors:\n  spacy:\n    data: data\n  python_function:\n    data: data\n",
+		"data/model.cfg": "words"}, "spacy, which need its Python code; log it with mlflow.onnx.log_model where"},
 	"MLflow without a file": {map[string]string{"MLmodel": "flavors:\n  python_function: {}\n"},
 		"has the flavours of Python only, which need its Python code; log it with mlflow.onnx.log_model"},
 	"BentoML with ONNX": {map[string]string{
@@ -115,6 +122,7 @@ var packages = map[string]struct {
 		"pkg: 1/model.onnx=graph 1/status.yaml=models_status: 3\n"},
 	"SavedModel": {map[string]string{"saved_model.pb": "graph", "variables/variables.index": "w"},
 		"pkg: 1/model.savedmodel/saved_model.pb=graph 1/model.savedmodel/variables/variables.index=w"},
+	"Ultralytics for TorchScript": {map[string]string{"yolo.torchscript": "script"}, "pkg: 1/model.pt=script"},
 	"Ultralytics for OpenVINO": {map[string]string{
 		"metadata.yaml": "author: Ultralytics\nnames:\n  0: person\n  1: car\n",
 		"yolo.xml":      "graph", "yolo.bin": "weights"},

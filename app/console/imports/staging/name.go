@@ -76,7 +76,7 @@ func CleanPath(name string) (string, error) {
 func ModelName(from string) string {
 	base := path.Base(strings.ReplaceAll(from, `\`, "/"))
 	known := []string{".onnx", ".zip", ".mar", ".nav", ".tar", ".tgz", ".gz", ".xz", ".txz", ".bento", ".bentomodel",
-		".pt", ".pth", ".py"}
+		".pt", ".pth", ".torchscript", ".py"}
 	for {
 		ext := path.Ext(base)
 		if len(base) == len(ext) || !slices.Contains(known, strings.ToLower(ext)) {

@@ -1,10 +1,13 @@
 """Arrays as the server's tensors, and back."""
 
+import ctypes
 import enum
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ._library import InvalidArgumentError
+from ._library import InvalidArgumentError, UnsupportedError
 
 
 class DataType(enum.IntEnum):
@@ -40,7 +43,7 @@ def as_input(value):
     if isinstance(value, Tensor):
         return int(value.data_type), tuple(value.shape), np.ascontiguousarray(value.data)
     if not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
     kind = TYPES.get(value.dtype)
     if kind is not None:
         return kind, value.shape, value if value.flags.c_contiguous else np.ascontiguousarray(value)
@@ -49,6 +52,14 @@ def as_input(value):
     if value.dtype.kind in "OSU":
         return BYTES, value.shape, encode(value)
     raise InvalidArgumentError("the server has no type for arrays of %s" % value.dtype)
+
+
+def _from_dlpack(value):
+    """Returns an array over the memory of an object that has DLPack."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError) as e:  # of a GPU, or of a type that numpy does not have
+        raise InvalidArgumentError("numpy cannot read the input by DLPack: %s" % e) from e
 
 
 def encode(array):
@@ -72,12 +83,73 @@ def decode(data, shape):
     return made.reshape(shape)
 
 
+class MemoryType(enum.IntEnum):
+    CPU = 0
+    CPU_PINNED = 1
+    GPU = 2
+
+
+class DLDeviceType(enum.IntEnum):
+    """Devices, with the names and numbers of DLPack."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+
+
+@dataclass
+class MemoryBuffer:
+    """Memory of a tensor, with the names of Triton's Python interface. It keeps owner, whose memory it is."""
+
+    data_ptr: int
+    memory_type: MemoryType
+    memory_type_id: int
+    size: int  # in bytes
+    owner: Any
+
+    @staticmethod
+    def from_dlpack(owner):
+        if not hasattr(owner, "__dlpack__"):
+            raise InvalidArgumentError("Object does not support DLpack protocol")
+        array = _from_dlpack(owner)
+        if not array.flags.c_contiguous:
+            raise InvalidArgumentError("Only contiguous memory is supported")
+        return MemoryBuffer(array.ctypes.data, MemoryType.CPU, 0, array.nbytes, owner)
+
+    def _array(self):
+        """Returns an array over the bytes, which keeps the owner."""
+        if self.memory_type == MemoryType.GPU:
+            raise UnsupportedError("memory of a GPU is not supported")
+        if self.size == 0:
+            return np.empty(0, "u1")
+        memory = (ctypes.c_ubyte * self.size).from_address(self.data_ptr)
+        memory.owner = self.owner
+        return np.frombuffer(memory, "u1")
+
+
 class Tensor:
     """A tensor in memory of the CPU, with the names of Triton's Python interface. numpy.from_dlpack and those of other
-    libraries read it without a copy. data is an array over its bytes."""
+    libraries read it without a copy. data is an array over its bytes, or a MemoryBuffer with them."""
 
     def __init__(self, data_type, shape, data):
+        data = data._array() if isinstance(data, MemoryBuffer) else data
         self.data_type, self.shape, self.data = DataType(data_type), tuple(shape), data
+
+    @property
+    def memory_buffer(self):
+        """The memory of the tensor, which the buffer keeps."""
+        return MemoryBuffer(self.data_ptr, self.memory_type, self.memory_type_id, self.size, self.data)
 
     @property
     def size(self):
@@ -100,7 +172,7 @@ class Tensor:
 
     @classmethod
     def from_dlpack(cls, value):
-        return cls(*as_input(np.from_dlpack(value)))
+        return cls(*as_input(_from_dlpack(value)))
 
     @classmethod
     def from_string_array(cls, values):
@@ -148,8 +220,29 @@ class Tensor:
     def to_host(self):
         return self
 
+    def to_device(self, device):
+        """Returns the tensor if it is there: device says CPU, by the names and numbers that Triton's module takes."""
+        kind, number = _device(device)
+        if kind == MemoryType.GPU or number != 0:
+            raise UnsupportedError("Conversion from %s to %s not supported." % ((MemoryType.CPU, 0), (kind, number)))
+        return self
 
-class MemoryType(enum.IntEnum):
-    CPU = 0
-    CPU_PINNED = 1
-    GPU = 2
+
+def _device(device):
+    """Returns (memory type, number) of "cpu", "gpu:1", a MemoryType, or a pair of a MemoryType or DLDeviceType and a
+    number."""
+    number = 0
+    if isinstance(device, tuple):
+        device, number = device
+    elif isinstance(device, str):
+        device, _, text = device.partition(":")
+        if text and not text.isdigit():
+            raise InvalidArgumentError("a device has a number, not %r" % text)
+        number = int(text or 0)
+    if isinstance(device, DLDeviceType):
+        device = {DLDeviceType.kDLCPU: "cpu", DLDeviceType.kDLCUDA: "gpu"}.get(device, device.name)
+    if isinstance(device, str):
+        if device.upper() not in MemoryType.__members__:
+            raise InvalidArgumentError("the server has no memory of %s" % device)
+        return MemoryType[device.upper()], number
+    return MemoryType(device), number

@@ -23,9 +23,9 @@ import time
 import traceback
 import urllib.error
 import urllib.request
-import weakref
 from multiprocessing.connection import Listener
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
 from typing import Any, Optional
 
 import numpy as np
@@ -351,14 +351,15 @@ class _Binder:
             if self._workspace is not None:
                 os.makedirs(self._workspace, exist_ok=True)
             self._folder = tempfile.mkdtemp(prefix="nereid-", dir=self._workspace)
-            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            # At the end of the program it comes after that of the socket in the folder, whose priority is 0.
+            self._remove = Finalize(self, shutil.rmtree, (self._folder,), {"ignore_errors": True}, exitpriority=-1)
             try:
                 self._bound = _Bound(os.path.join(self._folder, "socket"), self._models, self._context)
                 self._server = self._connect()
                 for model in self._models.values():
                     self._load(model)
             except BaseException:
-                self.stop()
+                self._close()
                 raise
 
     connect = run
@@ -381,7 +382,16 @@ class _Binder:
         self.stop()
 
     def stop(self):
-        """Stops the server, or unloads the models from that of another process. It returns whether there was one."""
+        """Stops the server, or unloads the models from that of another process. It returns whether there was one. The
+        functions are not bound any more, so that others may have their names."""
+        with self._lock:
+            was = self._close()
+            if was:
+                self._models.clear()
+            return was
+
+    def _close(self):
+        """Ends what run has made. It returns whether there was a server."""
         with self._lock:
             server, self._server = self._server, None
             bound, self._bound = self._bound, None

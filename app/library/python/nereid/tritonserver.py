@@ -15,13 +15,13 @@ from ._library import (
 )
 from ._library import c, check
 from ._metrics import Metric, MetricFamily, MetricKind
-from ._tensor import DataType, MemoryType, Tensor
+from ._tensor import DataType, DLDeviceType, MemoryBuffer, MemoryType, Tensor
 
-__all__ = ["AlreadyExistsError", "CancelledError", "DataType", "InferenceRequest", "InferenceResponse",
+__all__ = ["AlreadyExistsError", "CancelledError", "DLDeviceType", "DataType", "InferenceRequest", "InferenceResponse",
            "InstanceGroupKind", "InternalError", "InvalidArgumentError", "LogFormat", "LogLevel", "LogMessage",
-           "MemoryType", "Metric", "MetricFamily", "MetricFormat", "MetricKind", "Model", "ModelBatchFlag",
-           "ModelControlMode", "ModelLoadDeviceLimit", "ModelTxnPropertyFlag", "NotFoundError", "Options",
-           "RateLimitMode", "RateLimiterResource", "Server", "Tensor", "TritonError", "UnavailableError",
+           "MemoryBuffer", "MemoryType", "Metric", "MetricFamily", "MetricFormat", "MetricKind", "Model",
+           "ModelBatchFlag", "ModelControlMode", "ModelLoadDeviceLimit", "ModelTxnPropertyFlag", "NotFoundError",
+           "Options", "RateLimitMode", "RateLimiterResource", "Server", "Tensor", "TritonError", "UnavailableError",
            "UnknownError", "UnsupportedError"]
 
 

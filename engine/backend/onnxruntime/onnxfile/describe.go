@@ -13,6 +13,19 @@ type Description struct {
 	Opsets map[string]uint64
 	// Weights are the initializers of the graph by data type.
 	Weights map[string]Weights
+	// Functions are the operators that the file itself defines.
+	Functions map[Operator]bool
+}
+
+// Operator is a type of nodes. Domain is "" for ONNX's own operators.
+type Operator struct{ Domain, Name string }
+
+// String is the name, after the domain if there is one: "com.microsoft:FusedConv".
+func (o Operator) String() string {
+	if o.Domain == "" {
+		return o.Name
+	}
+	return o.Domain + ":" + o.Name
 }
 
 // Weights are tensors of one data type.
@@ -45,7 +58,7 @@ func Describe(path string) (*Description, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Description{Opsets: map[string]uint64{}, Weights: map[string]Weights{}}
+	d := &Description{Opsets: map[string]uint64{}, Weights: map[string]Weights{}, Functions: map[Operator]bool{}}
 	c := &checker{reader: reader{r: f, size: info.Size()}}
 	var version string
 	err = c.fields(0, c.size, func(f field) (err error) {
@@ -60,6 +73,8 @@ func Describe(path string) (*Description, error) {
 			err = c.describeWeights(d, f)
 		case f.number == 8 && f.wire == 2: // opset_import
 			err = c.describeOpset(d, f)
+		case f.number == 25 && f.wire == 2: // functions
+			err = c.describeFunction(d, f)
 		}
 		return err
 	})
@@ -83,6 +98,23 @@ func (c *checker) describeOpset(d *Description, at field) error {
 	})
 	if len(d.Opsets) < maxProperties {
 		d.Opsets[domain] = version
+	}
+	return err
+}
+
+func (c *checker) describeFunction(d *Description, at field) error {
+	var of Operator
+	err := c.fields(at.off, at.end, func(f field) (err error) {
+		switch {
+		case f.number == 1 && f.wire == 2:
+			of.Name, err = c.text(f, 4096)
+		case f.number == 10 && f.wire == 2:
+			of.Domain, err = c.text(f, 4096)
+		}
+		return err
+	})
+	if len(d.Functions) < maxProperties {
+		d.Functions[of] = true
 	}
 	return err
 }

@@ -10,10 +10,10 @@ from onnx import helper as h
 HERE = pathlib.Path(__file__).parent
 
 
-def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, domains=(), **kw):
+def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, domains=(), functions=(), **kw):
     graph = h.make_graph(nodes, name, inputs, outputs, list(initializers))
     opsets = [h.make_opsetid("", opset)] + [h.make_opsetid(d, 1) for d in domains]
-    model = h.make_model(graph, opset_imports=opsets, ir_version=ir, producer_name="")
+    model = h.make_model(graph, opset_imports=opsets, ir_version=ir, producer_name="", functions=functions)
     onnx.save_model(model, HERE / f"{name}.onnx", **kw)
 
 
@@ -81,6 +81,14 @@ table.external_data.add(key="location", value="table.data")
 save("huge", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index", T.INT64, ["n", 1])], [io("value", T.FLOAT, ["n", 1])], [table])
 
 save("unknown_op", [h.make_node("Frobnicate", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])])
+# The file defines Own itself. The others are unknown, and so is the operator inside Own.
+own = h.make_function("test.nereid", "Own", ["a"], ["b"], [h.make_node("Inner", ["a"], ["b"], domain="test.nereid")],
+                      [h.make_opsetid("test.nereid", 1)])
+nodes = [h.make_node("Neg", ["x"], ["n"])] + [h.make_node(op, [a], [b], domain=d) for op, a, b, d in [
+    ("Own", "n", "o", "test.nereid"), ("Once", "o", "p", "test.nereid"), ("Frobnicate", "p", "q", "other.nereid"),
+    ("Once", "q", "y", "test.nereid")]]
+save("own_function", nodes, [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])], domains=["test.nereid", "other.nereid"],
+     functions=[own])
 save("opset_too_new", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])], opset=9999)
 
 # Every kind of batch input beside a ragged one. SUM: each request's sum of the ragged input, by the accumulated counts.

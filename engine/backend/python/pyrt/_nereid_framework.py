@@ -47,8 +47,10 @@ class Framework:
                 if len(group) > 1:  # the values of one request may be the cause: each is run alone
                     groups.extend([i] for i in group)
                     continue
-                error = pb.TritonError("%s: %s" % (type(problem).__name__, problem))
-                responses[group[0]] = pb.InferenceResponse(error=error)
+                text = str(problem)
+                if not isinstance(problem, pb.TritonModelException):  # whose text says all
+                    text = "%s: %s" % (type(problem).__name__, text)
+                responses[group[0]] = pb.InferenceResponse(error=pb.TritonError(text))
         return responses
 
     def _groups(self, requests):

@@ -70,7 +70,10 @@ error TRITONSERVER_InferenceResponseDelete(TRITONSERVER_InferenceResponse *r) {
 }
 
 // The error stays the response's.
-error TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *r) { return r->failure; }
+error TRITONSERVER_InferenceResponseError(TRITONSERVER_InferenceResponse *r) {
+  NEED(r, "response");
+  return r->failure;
+}
 
 error TRITONSERVER_InferenceResponseModel(TRITONSERVER_InferenceResponse *r, const char **name, int64_t *version) {
   NEED(r, "response");
@@ -91,10 +94,15 @@ error TRITONSERVER_InferenceResponseParameterCount(TRITONSERVER_InferenceRespons
   return NULL;
 }
 
+// out_of_bounds is the error for an index from count on.
+static error out_of_bounds(uint32_t index, const char *what, uint32_t count) {
+  return new_error(CODE_INVALID_ARG, "out of bounds index %u: response has %u %s", index, count, what);
+}
+
 error TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_InferenceResponse *r, uint32_t index, const char **name, int *type, const void **value) {
   NEED(r, "response");
-  if (index >= r->parameter_count) return new_error(CODE_INVALID_ARG, "there is no response parameter %u", index);
+  if (index >= r->parameter_count) return out_of_bounds(index, "parameters", r->parameter_count);
   TRITONSERVER_Parameter *p = &r->parameters[index];
   *name = p->name;
   *type = p->type;
@@ -112,7 +120,7 @@ error TRITONSERVER_InferenceResponseOutput(TRITONSERVER_InferenceResponse *r, ui
     int *type, const int64_t **shape, uint64_t *dims, const void **data, size_t *size, int *memory, int64_t *memory_id,
     void **userp) {
   NEED(r, "response");
-  if (index >= r->output_count) return new_error(CODE_INVALID_ARG, "there is no response output %u", index);
+  if (index >= r->output_count) return out_of_bounds(index, "outputs", r->output_count);
   client_output *o = &r->outputs[index];
   *name = o->name;
   *type = o->type;
@@ -130,7 +138,7 @@ error TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse *r, uint32_t index, size_t class, const char **label) {
   NEED(r, "response");
   *label = NULL;
-  if (index >= r->output_count) return new_error(CODE_INVALID_ARG, "there is no response output %u", index);
+  if (index >= r->output_count) return out_of_bounds(index, "outputs", r->output_count);
   char *text = r->labels == 0 ? NULL : host_label(r->labels, r->outputs[index].name, class);
   if (text == NULL) return NULL;
   r->label_texts = must_have(realloc(r->label_texts, (r->label_count + 1) * sizeof *r->label_texts));

@@ -87,4 +87,10 @@ typedef void (*tensor_activity_function)(TRITONSERVER_InferenceTrace *, int acti
     const void *data, size_t size, const int64_t *shape, uint64_t dims, int memory, int64_t memory_id, void *userp);
 typedef void (*trace_release_function)(TRITONSERVER_InferenceTrace *, void *userp);
 
+// The priority levels of a model. A request without a level, or with one beyond the last, has the standard one.
+typedef struct {
+  uint64_t most, standard;
+  bool known;
+} priorities;
+
 #endif

@@ -72,13 +72,20 @@ error TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
     TRITONBACKEND_BackendAttribute *a, int kind, uint64_t count, const uint64_t *devices, uint64_t device_count) {
   if (a->group_count == sizeof a->groups / sizeof *a->groups)
     return new_error(CODE_UNSUPPORTED, "a backend may prefer at most %u instance groups", a->group_count);
+  if (kind < 0 || kind > KIND_MODEL) return new_error(CODE_INVALID_ARG, "there is no kind %d of instance groups", kind);
+  if (devices == NULL) device_count = 0;
   a->groups[a->group_count].kind = kind;
-  a->groups[a->group_count++].count = count;
+  a->groups[a->group_count].count = count;
+  if (device_count > 0) {
+    a->groups[a->group_count].devices = must_have(calloc(device_count, sizeof *devices));
+    memcpy(a->groups[a->group_count].devices, devices, device_count * sizeof *devices);
+  }
+  a->groups[a->group_count++].device_count = device_count;
   return NULL;
 }
 
+// Each instance is in its own process, so the server makes several at once, whatever the backend says.
 error TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(TRITONBACKEND_BackendAttribute *a, bool on) {
-  a->parallel = on;
   return NULL;
 }
 

@@ -23,14 +23,21 @@ type Server interface {
 	Ready() bool
 	// Infer sends a request to a model, which answers it any number of times.
 	Infer(r *infer.Request) error
-	// FindModel returns an error if it is known that a request for a model cannot be sent. Infer decides.
-	FindModel(name string, version int64) error
+	// FindModel returns the priorities of a model, nil if they are not known. The error says that a request for the
+	// model cannot be sent; without one, Infer decides.
+	FindModel(name string, version int64) (*Priorities, error)
 	ModelReady(name string, version int64) (bool, error)
 	ModelDecoupled(name string, version int64) (bool, error)
 	// LoadModel has a load request's parameters: the configuration as JSON ("": the repository's), and files by their
 	// names, "file:<path>".
 	LoadModel(name, config string, files map[string][]byte) error
 	UnloadModel(name string, dependents bool) error
+}
+
+// Priorities are the priority levels of a model.
+type Priorities struct {
+	Most    uint64 // the last level
+	Default uint64 // of a request that has none, or one beyond Most
 }
 
 // Metrics is where the metrics are that a library makes. Errors are handed to it.
@@ -68,8 +75,12 @@ func host_live(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Live
 func host_ready(s *C.TRITONSERVER_Server) C.bool { return C.bool(serverAt(s).Ready()) }
 
 //export host_find_model
-func host_find_model(s *C.TRITONSERVER_Server, name *C.char, version C.int64_t) C.error {
-	return cError(serverAt(s).FindModel(C.GoString(name), int64(version)))
+func host_find_model(s *C.TRITONSERVER_Server, name *C.char, version C.int64_t, p *C.priorities) C.error {
+	found, err := serverAt(s).FindModel(C.GoString(name), int64(version))
+	if found != nil {
+		*p = C.priorities{known: true, most: C.uint64_t(found.Most), standard: C.uint64_t(found.Default)}
+	}
+	return cError(err)
 }
 
 //export host_infer

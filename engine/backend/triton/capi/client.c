@@ -13,6 +13,9 @@ typedef TRITONSERVER_InferenceRequest request;
 // The limits of an input. A shape of more dimensions, or data of more bytes, is a fault of the program.
 static const uint64_t most_dims = 1 << 16, most_bytes = (uint64_t)1 << 47;
 
+// The length of the longest correlation id, as in Triton.
+enum { most_correlation = 128 };
+
 request *nt_new_request(const char *model, int64_t version) {
   request *q = must_have(calloc(1, sizeof *q));
   q->model = copy_text(model);
@@ -25,9 +28,13 @@ request *nt_new_request(const char *model, int64_t version) {
 error TRITONSERVER_InferenceRequestNew(request **q, TRITONSERVER_Server *s, const char *model, int64_t version) {
   NEED(s, "server");
   NEED(model, "name of the model");
-  error e = host_find_model(s, model, version);
-  if (e == NULL) *q = nt_new_request(model, version);
-  return e;
+  priorities p = {0};
+  error e = host_find_model(s, model, version, &p);
+  if (e != NULL) return e;
+  *q = nt_new_request(model, version);
+  (*q)->priorities = p;
+  (*q)->priority = p.standard;
+  return NULL;
 }
 
 static void free_input(client_input *in) {
@@ -66,6 +73,9 @@ error TRITONSERVER_InferenceRequestDelete(request *q) {
   return NULL;
 }
 
+// id_of returns the id of a request as errors name it.
+static const char *id_of(const request *q) { return q->id[0] == 0 ? "<id_unknown>" : q->id; }
+
 error TRITONSERVER_InferenceRequestId(request *q, const char **id) {
   NEED(q, "request");
   *id = q->id;
@@ -80,7 +90,10 @@ static error replace_text(char **old, const char *text) {
   return NULL;
 }
 
-error TRITONSERVER_InferenceRequestSetId(request *q, const char *id) { return replace_text(&q->id, id); }
+error TRITONSERVER_InferenceRequestSetId(request *q, const char *id) {
+  NEED(q, "request");
+  return replace_text(&q->id, id);
+}
 
 error TRITONSERVER_InferenceRequestFlags(request *q, uint32_t *flags) {
   NEED(q, "request");
@@ -96,6 +109,8 @@ error TRITONSERVER_InferenceRequestSetFlags(request *q, uint32_t flags) {
 
 error TRITONSERVER_InferenceRequestCorrelationId(request *q, uint64_t *id) {
   NEED(q, "request");
+  if (q->correlation_text[0] != 0)
+    return new_error(CODE_INVALID_ARG, "given request's correlation id is not an unsigned int");
   *id = q->correlation;
   return NULL;
 }
@@ -108,18 +123,26 @@ error TRITONSERVER_InferenceRequestSetCorrelationId(request *q, uint64_t id) {
 
 error TRITONSERVER_InferenceRequestCorrelationIdString(request *q, const char **id) {
   NEED(q, "request");
+  if (q->correlation_text[0] == 0)
+    return new_error(CODE_INVALID_ARG, "given request's correlation id is not a string");
   *id = q->correlation_text;
   return NULL;
 }
 
 error TRITONSERVER_InferenceRequestSetCorrelationIdString(request *q, const char *id) {
   NEED(q, "request");
+  if (id != NULL && strlen(id) > most_correlation)
+    return new_error(CODE_UNSUPPORTED, "string correlation ID cannot be longer than 128 characters");
   q->correlation = 0;
   return replace_text(&q->correlation_text, id);
 }
 
 error TRITONSERVER_InferenceRequestPriority(request *q, uint32_t *priority) {
   NEED(q, "request");
+  if (q->priority > UINT32_MAX)
+    return new_error(CODE_INVALID_ARG,
+        "request priority overflows uint32_t, use TRITONSERVER_InferenceRequestPriorityUInt64, priority=%llu",
+        (unsigned long long)q->priority);
   *priority = (uint32_t)q->priority;
   return NULL;
 }
@@ -132,7 +155,8 @@ error TRITONSERVER_InferenceRequestPriorityUInt64(request *q, uint64_t *priority
 
 error TRITONSERVER_InferenceRequestSetPriorityUInt64(request *q, uint64_t priority) {
   NEED(q, "request");
-  q->priority = priority;
+  bool has_level = priority != 0 && (!q->priorities.known || priority <= q->priorities.most);
+  q->priority = has_level ? priority : q->priorities.standard;
   return NULL;
 }
 
@@ -153,6 +177,19 @@ error TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(request *q, uint64_t t
   return NULL;
 }
 
+// find_input returns the index of an input; input_count: there is none.
+static uint32_t find_input(request *q, const char *name) {
+  uint32_t i = 0;
+  if (name == NULL) return q->input_count;
+  while (i < q->input_count && strcmp(q->inputs[i].name, name) != 0) i++;
+  return i;
+}
+
+static error no_input(const request *q, const char *name) {
+  return new_error(CODE_INVALID_ARG, "[request id: %s] input '%s' does not exist in request", id_of(q),
+      name == NULL ? "" : name);
+}
+
 error TRITONSERVER_InferenceRequestAddInput(
     request *q, const char *name, int type, const int64_t *shape, uint64_t dims) {
   NEED(q, "request");
@@ -161,6 +198,8 @@ error TRITONSERVER_InferenceRequestAddInput(
   if (dims > most_dims)
     return new_error(CODE_INVALID_ARG, "input '%s' has %llu dimensions", name, (unsigned long long)dims);
   if (dims > 0) NEED(shape, "shape of the input");
+  if (find_input(q, name) < q->input_count)
+    return new_error(CODE_INVALID_ARG, "[request id: %s] input '%s' already exists in request", id_of(q), name);
   q->inputs = must_have(realloc(q->inputs, (q->input_count + 1) * sizeof *q->inputs));
   client_input *in = &q->inputs[q->input_count++];
   memset(in, 0, sizeof *in);
@@ -176,27 +215,16 @@ error TRITONSERVER_InferenceRequestAddRawInput(request *q, const char *name) {
   NEED(q, "request");
   NEED(name, "name of the input");
   if (q->input_count > 0)
-    return new_error(CODE_INVALID_ARG, "raw input '%s' can't be added to request with other inputs", name);
+    return new_error(CODE_INVALID_ARG, "[request id: %s] raw input '%s' can't be added to request with other inputs",
+        id_of(q), name);
   q->raw = true;
   return TRITONSERVER_InferenceRequestAddInput(q, name, TYPE_UINT8, NULL, 0);
-}
-
-// find_input returns the index of an input; input_count: there is none.
-static uint32_t find_input(request *q, const char *name) {
-  uint32_t i = 0;
-  if (name == NULL) return q->input_count;
-  while (i < q->input_count && strcmp(q->inputs[i].name, name) != 0) i++;
-  return i;
-}
-
-static error no_input(const char *name) {
-  return new_error(CODE_INVALID_ARG, "input '%s' does not exist in request", name == NULL ? "" : name);
 }
 
 error TRITONSERVER_InferenceRequestRemoveInput(request *q, const char *name) {
   NEED(q, "request");
   uint32_t i = find_input(q, name);
-  if (i == q->input_count) return no_input(name);
+  if (i == q->input_count) return no_input(q, name);
   free_input(&q->inputs[i]);
   q->inputs[i] = q->inputs[--q->input_count];
   q->raw = false;
@@ -207,7 +235,7 @@ error TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
     request *q, const char *name, const void *data, size_t size, int memory, int64_t id, const char *policy) {
   NEED(q, "request");
   uint32_t i = find_input(q, name);
-  if (i == q->input_count) return no_input(name);
+  if (i == q->input_count) return no_input(q, name);
   if (memory == MEMORY_GPU) return new_error(CODE_UNSUPPORTED, "input '%s' must be in memory of the CPU", name);
   if (size > 0) NEED(data, "data of the input");
   client_input *in = &q->inputs[i];
@@ -235,7 +263,7 @@ error TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
 error TRITONSERVER_InferenceRequestRemoveAllInputData(request *q, const char *name) {
   NEED(q, "request");
   uint32_t i = find_input(q, name);
-  if (i == q->input_count) return no_input(name);
+  if (i == q->input_count) return no_input(q, name);
   q->inputs[i].piece_count = 0;
   q->inputs[i].size = 0;
   return NULL;
@@ -244,6 +272,9 @@ error TRITONSERVER_InferenceRequestRemoveAllInputData(request *q, const char *na
 error TRITONSERVER_InferenceRequestAddRequestedOutput(request *q, const char *name) {
   NEED(q, "request");
   NEED(name, "name of the output");
+  for (uint32_t i = 0; i < q->output_count; i++)
+    if (strcmp(q->outputs[i], name) == 0)
+      return new_error(CODE_INVALID_ARG, "[request id: %s] output '%s' already exists in request", id_of(q), name);
   q->outputs = must_have(realloc(q->outputs, (q->output_count + 1) * sizeof *q->outputs));
   q->outputs[q->output_count++] = copy_text(name);
   return NULL;
@@ -273,6 +304,7 @@ static TRITONSERVER_Parameter *add_parameter(request *q, const char *name, int t
 
 error TRITONSERVER_InferenceRequestSetStringParameter(request *q, const char *name, const char *value) {
   NEED(q, "request");
+  NEED(name, "name of the parameter");
   NEED(value, "value of the parameter");
   TRITONSERVER_Parameter *p = add_parameter(q, name, PARAMETER_STRING);
   p->text = copy_text(value);
@@ -282,18 +314,21 @@ error TRITONSERVER_InferenceRequestSetStringParameter(request *q, const char *na
 
 error TRITONSERVER_InferenceRequestSetIntParameter(request *q, const char *name, int64_t value) {
   NEED(q, "request");
+  NEED(name, "name of the parameter");
   add_parameter(q, name, PARAMETER_INT)->integer = value;
   return NULL;
 }
 
 error TRITONSERVER_InferenceRequestSetBoolParameter(request *q, const char *name, bool value) {
   NEED(q, "request");
+  NEED(name, "name of the parameter");
   add_parameter(q, name, PARAMETER_BOOL)->flag = value;
   return NULL;
 }
 
 error TRITONSERVER_InferenceRequestSetDoubleParameter(request *q, const char *name, double value) {
   NEED(q, "request");
+  NEED(name, "name of the parameter");
   add_parameter(q, name, PARAMETER_DOUBLE)->real = value;
   return NULL;
 }

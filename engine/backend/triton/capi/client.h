@@ -24,6 +24,7 @@ struct TRITONSERVER_InferenceRequest {
   char *model, *id, *correlation_text;
   int64_t version;
   uint64_t correlation, priority, timeout;
+  priorities priorities;  // of the model, when the request was made
   uint32_t flags;
   client_input *inputs;
   char **outputs;

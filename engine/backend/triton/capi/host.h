@@ -25,8 +25,9 @@ void host_forget_labels(uint64_t labels);
 // host_context returns the context of a trace with an activity added, by its time.
 char *host_context(const char *context, uint64_t time, const char *name);
 
-// host_find_model returns an error if a server knows that it cannot take requests for a model.
-TRITONSERVER_Error *host_find_model(TRITONSERVER_Server *s, const char *name, int64_t version);
+// host_find_model returns an error if a server knows that it cannot take requests for a model. It sets the priorities
+// if the server knows them.
+TRITONSERVER_Error *host_find_model(TRITONSERVER_Server *s, const char *name, int64_t version, priorities *p);
 // host_infer sends a request to a server; its answers come by nt_answer. answering: the caller is in nt_answer.
 // host_cancel cancels it.
 TRITONSERVER_Error *host_infer(TRITONSERVER_Server *s, TRITONSERVER_InferenceRequest *q, bool answering);

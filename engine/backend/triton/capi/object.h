@@ -56,11 +56,15 @@ struct TRITONBACKEND_Backend {
 struct TRITONBACKEND_Attribute {
   struct {
     int kind;
-    uint64_t count;
+    uint64_t count, *devices, device_count;
   } groups[16];
   uint32_t group_count;
-  bool parallel;
 };
+
+// An implicit state that a model has. input: the input that has its value before, if both share a buffer; else NULL.
+typedef struct {
+  char *name, *input;
+} state_rule;
 
 struct TRITONBACKEND_Model {
   TRITONBACKEND_Backend *backend;
@@ -70,7 +74,7 @@ struct TRITONBACKEND_Model {
   bool completes;  // its configuration may be completed
   bool changed;    // it has been
   void *state;
-  char **states;  // the output names of the implicit states of its sequences
+  state_rule *states;  // the implicit states of its sequences
   uint32_t state_count;
 };
 
@@ -172,6 +176,7 @@ struct TRITONBACKEND_Request {
 // A state that follows the request in its sequence.
 struct TRITONBACKEND_State {
   TRITONBACKEND_Output *value;
+  const TRITONBACKEND_Input *before;  // the value before, which its buffer begins with; NULL: it begins with anything
   bool updated;  // the backend has set it
 };
 

@@ -7,6 +7,7 @@ package capi
 import "C"
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 
@@ -38,12 +39,6 @@ type Backend struct {
 	attribute C.TRITONBACKEND_BackendAttribute
 }
 
-// Group is an instance group that a backend prefers.
-type Group struct {
-	Kind  inferencepb.ModelInstanceGroup_Kind
-	Count int
-}
-
 // kinds are the kinds of devices, by their numbers in the API. Those of model_config.proto differ.
 var kinds = [...]inferencepb.ModelInstanceGroup_Kind{
 	inferencepb.ModelInstanceGroup_KIND_AUTO, inferencepb.ModelInstanceGroup_KIND_CPU,
@@ -63,17 +58,22 @@ func NewBackend(l *Library, name, folder, config string) (*Backend, error) {
 }
 
 // Preferred returns the instance groups that the backend prefers.
-func (b *Backend) Preferred() (groups []Group) {
+func (b *Backend) Preferred() (groups []*inferencepb.ModelInstanceGroup) {
 	for _, g := range b.attribute.groups[:b.attribute.group_count] {
-		if g.kind >= 0 && int(g.kind) < len(kinds) {
-			groups = append(groups, Group{kinds[g.kind], int(g.count)})
+		group := &inferencepb.ModelInstanceGroup{Kind: kinds[g.kind], Count: int32(min(g.count, math.MaxInt32))}
+		for _, id := range unsafe.Slice(g.devices, g.device_count) {
+			group.Gpus = append(group.Gpus, int32(min(id, math.MaxInt32)))
 		}
+		groups = append(groups, group)
 	}
 	return groups
 }
 
 // DeviceBlocking reports whether the backend has set the execution policy of one thread for each device.
 func (b *Backend) DeviceBlocking() bool { return b.c.policy == C.POLICY_DEVICE_BLOCKING }
+
+// SaysReady reports whether Instance.Ready asks the backend.
+func (b *Backend) SaysReady() bool { return b.l.entries.instance_ready != nil }
 
 // Close finalizes the backend.
 func (b *Backend) Close() error { return goError(C.nt_backend_finalize(&b.l.entries, b.c)) }
@@ -88,10 +88,13 @@ type Model struct {
 type Setup struct {
 	Name, Folder string
 	Version      int64
-	Config       string   // the whole configuration, as JSON
-	Completes    bool     // the backend may complete the configuration
-	States       []string // the output names of the implicit states that the backend may set
+	Config       string  // the whole configuration, as JSON
+	Completes    bool    // the backend may complete the configuration
+	States       []State // the implicit states that the backend may set
 }
+
+// State is an implicit state. If Input is not empty, the backend finds the data of that input in the state's buffer.
+type State struct{ Output, Input string }
 
 // NewModel initializes the model, of which a process has one. Errors: those of the backend.
 func (b *Backend) NewModel(s Setup) (*Model, error) {
@@ -99,8 +102,12 @@ func (b *Backend) NewModel(s Setup) (*Model, error) {
 	defer t.free()
 	m := &Model{b: b, c: C.nt_new_model(b.c, t.of(s.Name), t.of(s.Folder), C.uint64_t(s.Version), t.of(s.Config),
 		C.bool(s.Completes))}
-	for _, name := range s.States {
-		C.nt_add_state(m.c, t.of(name))
+	for _, state := range s.States {
+		var input *C.char
+		if state.Input != "" {
+			input = t.of(state.Input)
+		}
+		C.nt_add_state(m.c, t.of(state.Output), input)
 	}
 	if err := goError(C.nt_model_initialize(&b.l.entries, m.c)); err != nil {
 		return nil, err

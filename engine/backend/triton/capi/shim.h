@@ -81,8 +81,9 @@ TRITONBACKEND_Model *nt_new_model(TRITONBACKEND_Backend *b, const char *name, co
     const char *config, bool completes);
 TRITONBACKEND_ModelInstance *nt_new_instance(
     TRITONBACKEND_Model *m, const char *name, int kind, int device, bool passive, const char *policy);
-// nt_add_state adds the output name of an implicit state. It is called before the model is initialized.
-void nt_add_state(TRITONBACKEND_Model *m, const char *name);
+// nt_add_state adds the output name of an implicit state. Its buffer begins with the data of the input, unless that is
+// NULL. It is called before the model is initialized.
+void nt_add_state(TRITONBACKEND_Model *m, const char *name, const char *input);
 // These are called before the instance is initialized.
 void nt_add_profile(TRITONBACKEND_ModelInstance *i, const char *name);
 void nt_add_secondary(TRITONBACKEND_ModelInstance *i, const char *kind, int64_t id);

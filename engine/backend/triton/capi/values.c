@@ -78,6 +78,7 @@ const char *TRITONSERVER_DataTypeString(int type) { return types[type < 0 || typ
 uint32_t TRITONSERVER_DataTypeByteSize(int type) { return types[type < 0 || type > TYPE_LAST ? 0 : type].size; }
 
 int TRITONSERVER_StringToDataType(const char *name) {
+  if (name == NULL) return 0;
   for (int i = 1; i <= TYPE_LAST; i++)
     if (strcmp(types[i].name, name) == 0) return i;
   return 0;
@@ -174,6 +175,7 @@ TRITONSERVER_Parameter *TRITONSERVER_ParameterBytesNew(const char *name, const v
 }
 
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name, int type, const void *value) {
+  if (name == NULL || value == NULL) return NULL;
   if (type == PARAMETER_STRING) {
     TRITONSERVER_Parameter *p = TRITONSERVER_ParameterBytesNew(name, value, strlen(value));
     p->type = type;

@@ -62,8 +62,15 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, process *list)
 	return *n > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
-int nvmlDeviceGetUtilizationRates(void *d, void *to) { return NOT_SUPPORTED; }
-int nvmlDeviceGetPowerUsage(void *d, void *to) { return NOT_SUPPORTED; }
-int nvmlDeviceGetPowerManagementLimit(void *d, void *to) { return NOT_SUPPORTED; }
-int nvmlDeviceGetTotalEnergyConsumption(void *d, void *to) { return NOT_SUPPORTED; }
+typedef struct { unsigned gpu, memory; } utilization;
+
+int nvmlDeviceGetUtilizationRates(void *d, utilization *to) { *to = (utilization){37, 0}; return SUCCESS; }
+int nvmlDeviceGetPowerUsage(void *d, unsigned *milliwatts) { *milliwatts = 58954; return SUCCESS; }
+int nvmlDeviceGetPowerManagementLimit(void *d, unsigned *milliwatts) { *milliwatts = 300000; return SUCCESS; }
+
+int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *millijoules) {
+	*millijoules = 2500;
+	return SUCCESS;
+}
+
 int nvmlDeviceGetTemperature(void *d, int sensor, void *to) { return NOT_SUPPORTED; }

@@ -46,6 +46,12 @@ class I18n {
 }
 
 export const i18n = new I18n();
+
+/** An error of the server in the page's language. */
+export const serverError = (text: string): string => i18n.server("errors", text);
+
+/** Why something that a person started has failed, in the page's language. */
+export const serverReason = (text: string): string => i18n.server("reasons", text);
 document.documentElement.lang = i18n.language === "zh" ? "zh-CN" : "en";
 
 /** The text of a key; {name} in it is replaced by params.name. */
@@ -53,7 +59,13 @@ export function t(key: Key, params: Record<string, string | number> = {}): strin
   return fill(catalogues[i18n.language][key], params);
 }
 
-/** Replaces parameters in a text. A missing parameter stays visible. */
+/**
+ * Replaces parameters in a text; {n:model|models} is the first word if n is 1, else the second. A missing parameter stays
+ * visible.
+ */
 export function fill(text: string, params: Record<string, string | number>): string {
-  return text.replace(/\{(\w+)\}/g, (m, k: string) => String(params[k] ?? m));
+  return text.replace(/\{(\w+)(?::([^|}]*)\|([^}]*))?\}/g, (m, k: string, one?: string, more?: string) => {
+    const value = String(params[k] ?? m);
+    return one === undefined || more === undefined ? value : value === "1" ? one : more;
+  });
 }

@@ -4,25 +4,12 @@ import type { Fault } from "../api.gen";
 import { faultText } from "../pbtxt/edits";
 import { i18n } from "./index.svelte";
 import { chinese, verb, type ServerText } from "./server";
+import cases from "./server.cases.json";
 import catalogue from "./server.zh.json";
 
 describe("texts of the server in Chinese", () => {
   afterEach(() => i18n.set("en"));
-  it.each<[ServerText, string, string]>([
-    ["errors", 'model "a b" is not ready; load it first', '模型 "a b" 未就绪；请先加载'],
-    ["errors", 'version "3" of model "m" is not ready', '模型 "m" 的版本 "3" 未就绪'],
-    ["errors", 'limit="x" must be from 1 to 1000', 'limit="x" 必须在 1 到 1000 之间'],
-    ["errors", "what the engine says (1.5)", "what the engine says (1.5)"],
-    ["errors", "the file has no header", "the file has no header"],
-    ["faults", 'input "x" has no dims', 'input "x" 没有 dims'],
-    ["faults", "did you mean \"dims\"?", '您是指 "dims" 吗？'],
-    ["help", "Data type of the elements.", "元素的数据类型。"],
-    ["help", "constructor", "constructor"],
-    ["events", "the process of m_0 ended: signal 9; it is not started again", "m_0 的进程已结束：signal 9；不再重新启动"],
-    ["events", "33.3 % of the requests of the last minute failed; the limit is 5.0 %", "最近一分钟有 33.3 % 的请求失败，上限为 5.0 %"],
-    ["events", "worse than version 1: requests take 2.0 ms (1.0 ms before, factor 2.00); the CPU is 30 % busy (20 % before)",
-      "比版本 1 差：请求耗时 2.0 ms，此前为 1.0 ms（2.00 倍）；CPU 繁忙 30 %，此前为 20 %"],
-  ])("%s: %s", (kind, text, want) => expect(chinese(kind, text)).toBe(want));
+  it.each(cases as [ServerText, string, string][])("%s: %s", (kind, text, want) => expect(chinese(kind, text)).toBe(want));
   it("has each argument of a format in its translation", () => {
     for (const texts of Object.values(catalogue)) {
       for (const [format, text] of Object.entries(texts)) {

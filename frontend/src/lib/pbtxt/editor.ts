@@ -1,6 +1,6 @@
 // The configuration editor: CodeMirror with our mode. Loaded only when an editor is shown.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, snippet, type Completion, type CompletionContext } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, indentOnInput, indentService, indentUnit, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, linter, lintKeymap, type Diagnostic } from "@codemirror/lint";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
@@ -149,8 +149,8 @@ export function createEditor(o: EditorOptions): Editor {
         EditorView.updateListener.of((u) => { if (u.docChanged) o.onChange(u.state.doc.toString()); }),
         keymap.of([
           { key: "Mod-s", preventDefault: true, run: () => (o.onSave(), true) },
-          // Escape, then Tab leaves the editor; Tab alone indents.
-          ...closeBracketsKeymap, ...completionKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, ...defaultKeymap, indentWithTab,
+          // Tab leaves the editor, as Escape would close a dialog around it; Ctrl+] indents.
+          ...closeBracketsKeymap, ...completionKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, ...defaultKeymap,
         ]),
       ],
     }),

@@ -1,4 +1,5 @@
 // The protocol's data types: sizes, and bytes to and from numbers.
+import { t } from "../i18n/index.svelte";
 
 /** Bytes of one element; BYTES has no fixed size. */
 export const sizes: Readonly<Record<string, number>> = {
@@ -83,7 +84,7 @@ const puts: Readonly<Record<string, Put>> = {
 export function encode(dataType: string, elements: ArrayLike<Element>): Uint8Array<ArrayBuffer> {
   if (dataType === "BYTES") return encodeStrings(elements);
   const size = sizes[dataType];
-  if (!size) throw new Error(`data type ${dataType} cannot be sent`);
+  if (!size) throw new Error(t("input.cannotSend", { type: dataType }));
   const out = new Uint8Array(elements.length * size);
   const view = new DataView(out.buffer);
   const put = puts[dataType];
@@ -147,8 +148,8 @@ export function decode(dataType: string, b: Uint8Array): Element[] {
   if (dataType === "BYTES") return decodeStrings(b, view);
   const size = sizes[dataType];
   const get = gets[dataType];
-  if (!size || !get) throw new Error(`data type ${dataType} cannot be read`);
-  if (b.byteLength % size !== 0) throw new Error(`${b.byteLength} bytes are no whole number of ${dataType} elements`);
+  if (!size || !get) throw new Error(t("output.cannotRead", { type: dataType }));
+  if (b.byteLength % size !== 0) throw new Error(t("output.notWhole", { n: b.byteLength, type: dataType }));
   return Array.from({ length: b.byteLength / size }, (_, i) => get(view, i * size));
 }
 
@@ -156,10 +157,10 @@ function decodeStrings(b: Uint8Array, view: DataView): Element[] {
   const dec = new TextDecoder();
   const out: string[] = [];
   for (let at = 0; at < b.byteLength; ) {
-    if (at + 4 > b.byteLength) throw new Error("the BYTES data end inside a length");
+    if (at + 4 > b.byteLength) throw new Error(t("output.endsInLength"));
     const n = view.getUint32(at, true);
     at += 4;
-    if (at + n > b.byteLength) throw new Error("the BYTES data end inside an element");
+    if (at + n > b.byteLength) throw new Error(t("output.endsInElement"));
     out.push(dec.decode(b.subarray(at, at + n)));
     at += n;
   }

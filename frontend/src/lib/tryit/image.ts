@@ -1,5 +1,6 @@
 // Converts pixels to a tensor. The settings are guessed from the signature, and the user can change them.
 import type { Tensor } from "../api.gen";
+import { t } from "../i18n/index.svelte";
 
 export type Layout = "NCHW" | "NHWC" | "flat";
 export type Scale = "none" | "unit" | "signed" | "imagenet";
@@ -108,7 +109,7 @@ const luma = (r: number, g: number, b: number) => 0.299 * r + 0.587 * g + 0.114 
  */
 export function prepare(rgba: ArrayLike<number>, p: Prep): Float32Array {
   const n = p.width * p.height;
-  if (rgba.length !== n * 4) throw new Error(`${rgba.length / 4} pixels given, ${p.width}×${p.height} wanted`);
+  if (rgba.length !== n * 4) throw new Error(t("input.pixels", { n: rgba.length / 4, want: `${p.width}×${p.height}` }));
   const out = new Float32Array(n * p.channels);
   for (let i = 0; i < n; i++) {
     const r = rgba[i * 4] ?? 0;

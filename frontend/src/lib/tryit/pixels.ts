@@ -6,7 +6,7 @@ import { place, type Prep } from "./image";
 export function resize(image: ImageBitmap, p: Prep): Uint8ClampedArray {
   const canvas = new OffscreenCanvas(p.width, p.height);
   const g = canvas.getContext("2d", { willReadFrequently: true });
-  if (!g) throw new Error("this browser gives no 2D canvas");
+  if (!g) throw new Error(t("input.noCanvas"));
   g.fillStyle = "#fff"; // transparent pixels become white
   g.fillRect(0, 0, p.width, p.height);
   g.imageSmoothingEnabled = true;

@@ -171,14 +171,14 @@ interface WireReply {
 /** Reads a reply of status 200. header is its Inference-Header-Content-Length, if any. */
 export function parseReply(body: ArrayBuffer, header: string | null): InferReply {
   const n = header === null ? body.byteLength : Number(header);
-  if (!Number.isInteger(n) || n < 0 || n > body.byteLength) throw new Error(`the reply's ${length} is ${header}, its body ${body.byteLength} bytes`);
+  if (!Number.isInteger(n) || n < 0 || n > body.byteLength) throw new Error(t("output.badHeader", { header: length, value: String(header), n: body.byteLength }));
   const json = new TextDecoder().decode(new Uint8Array(body, 0, n));
   const reply = JSON.parse(json) as WireReply;
   let at = n;
   const outputs = (reply.outputs ?? []).map((o) => {
     const size = o.parameters?.binary_data_size;
     if (size === undefined) return { name: o.name, dataType: o.datatype, shape: o.shape, data: (o.data ?? []).flat(Infinity) as Element[] };
-    if (at + size > body.byteLength) throw new Error(`the reply ends inside the data of output ${o.name}`);
+    if (at + size > body.byteLength) throw new Error(t("output.endsInside", { name: o.name }));
     const raw = new Uint8Array(body, at, size);
     at += size;
     return { name: o.name, dataType: o.datatype, shape: o.shape, data: decode(o.datatype, raw) };
@@ -221,7 +221,7 @@ export interface Class {
 export function parseClass(e: Element): Class {
   const s = String(e);
   const m = /^([^:]*):(\d+)(?::([\s\S]*))?$/.exec(s);
-  if (!m) throw new Error(`"${s}" is no class of the form score:index:label`);
+  if (!m) throw new Error(t("output.noClass", { value: s }));
   return { score: Number(m[1]), index: Number(m[2]), label: m[3] ?? "" };
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Tensor } from "../api.gen";
-import { envelope, looksLikeSound, samples, soundable, soundShape } from "./sound";
+import { envelope, looksLikeSound, samples, soundable, soundOf, soundShape } from "./sound";
 
 const tensor = (name: string, dataType: string, dims: number[], shape = dims): Tensor => ({ name, dataType, dims, shape, dimNames: [], format: "FORMAT_NONE", optional: false, labels: false });
 
@@ -25,4 +25,15 @@ test("an open dimension gets the samples, a fixed one cuts or pads them", () => 
 
 test("a waveform has the extremes of each part", () => {
   expect(envelope([0, 0.5, -0.25, 0, 1, 0], 2)).toEqual([[-0.25, 0.5], [0, 1]]);
+});
+
+test("an output is sound if its name, type and shape say so", () => {
+  const output = (name: string, dataType: string, shape: number[], value: number | null = 0.5) => ({ name, dataType, shape, data: new Array(shape.reduce((a, b) => a * b, 1)).fill(value) });
+  expect(soundOf(output("waveform", "FP32", [1, 1, 1000]))?.length).toBe(1000);
+  expect(soundOf(output("OUTPUT_AUDIO", "INT16", [2000], -32768))?.[7]).toBe(-1);
+  expect(soundOf(output("audio", "FP32", [999]))).toBeNull();
+  expect(soundOf(output("audio", "FP32", [2, 1000]))).toBeNull();
+  expect(soundOf(output("audio", "FP64", [1000]))).toBeNull();
+  expect(soundOf(output("audio", "FP32", [1000], NaN))).toBeNull();
+  expect(soundOf(output("scores", "FP32", [1000]))).toBeNull();
 });

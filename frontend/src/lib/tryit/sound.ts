@@ -1,13 +1,16 @@
 // Turns sound into the values of a tensor.
 import type { Tensor } from "../api.gen";
 import { t } from "../i18n/index.svelte";
+import type { OutputValue } from "./request";
 
 /** Samples a second that most models for speech take. */
 export const usualRate = 16_000;
 export const rates = [8_000, 16_000, 22_050, 44_100, 48_000] as const;
 
-/** A tensor with fewer samples is no sound. */
+/** An input with fewer samples is no sound. */
 const shortest = 400;
+/** An output with fewer values is no sound, whatever its name. */
+const shortestOutput = 1000;
 
 /** Reports whether the input may be sound: one dimension of samples, all others 1 or open. */
 export function soundable(x: Tensor): boolean {
@@ -18,6 +21,18 @@ export function soundable(x: Tensor): boolean {
 
 /** Reports whether the input is probably sound, by its name or its fixed length. */
 export const looksLikeSound = (x: Tensor) => soundable(x) && /audio|wav|sound|speech|pcm|mic/i.test(x.name);
+
+/**
+ * The samples of an output that is sound by its name, its type and its shape: one dimension with all values. null: it is something
+ * else.
+ */
+export function soundOf(o: OutputValue): Float32Array<ArrayBuffer> | null {
+  if (!["FP32", "INT16"].includes(o.dataType) || !/audio|wav|sound|speech|pcm/i.test(o.name)) return null;
+  if (o.data.length < shortestOutput || o.shape.filter((d) => d !== 1).length !== 1) return null;
+  const values = Float32Array.from(o.data, Number);
+  if (!values.every(Number.isFinite)) return null;
+  return o.dataType === "INT16" ? values.map((v) => v / 32768) : values;
+}
 
 /** The shape of a request with n samples; a fixed dimension keeps its size. */
 export const soundShape = (x: Tensor, n: number) => x.shape.map((d, i) => (d >= 0 ? d : i === x.shape.length - 1 ? n : 1));

@@ -11,7 +11,7 @@ const each: Tuning = {
   id: 7, model: "m", state: "done", reason: "", startedMs: 1000, endedMs: 21_000, request: { ...new TuningForm().request(), search: "each" }, measured: 7, most: 7,
   best: null, present: null, bestChanges: [], applied: 0, appliedConfig: 0, plan: { axes: [], size: 7, most: 7, leastMs: 0, mostMs: 0 },
   configs: [{ changes: [] }, change("instance_count", 1, 2), change("intra_op_threads", 0, 1), change("max_batch_size", 8, 32)],
-  trials: [trial(0, 1, 100), trial(0, 8, 400), trial(1, 1, 80), trial(1, 8, 600), trial(2, 1, 105), trial(3, 8, 0, "out of memory")], from: 0, now: null,
+  trials: [trial(0, 1, 100), trial(0, 8, 400), trial(1, 1, 80), trial(1, 8, 600), trial(2, 1, 105), trial(3, 8, 0, "out of memory")], from: 0, now: null, stale: "",
 };
 const model = { name: "m", state: "READY", versions: [], inputs: [], decoupled: false } as unknown as Model;
 
@@ -43,9 +43,22 @@ it("compares each change with the present configuration under the same load, and
   expect(screen.getAllByRole("button", { name: "Apply" })).toHaveLength(1); // 5 % may be noise
   const apply = within(best).getByRole<HTMLButtonElement>("button", { name: "Apply" });
   await vi.waitFor(() => expect(apply.disabled).toBe(false));
+  answers["GET /api/models/m/tunings/7"] = { ...each, stale: "configuration" };
   await fireEvent.click(apply);
+  await vi.waitFor(() => expect(screen.queryByRole("button", { name: "Apply" })).toBeNull()); // the other rows are of the old one
   expect(await screen.findByText(/The configuration is written and loaded/)).toBeTruthy();
   expect(asked.find((a) => a.key.endsWith("/apply"))?.body).toEqual({ config: 1 });
+});
+
+it("applies nothing that was measured with other files or another configuration", async () => {
+  for (const [stale, why] of [["files", /The files of the model have changed/], ["configuration", /The configuration has changed/]] as const) {
+    answers["GET /api/models/m/tunings/7"] = { ...each, stale };
+    render(Suggestions, { model });
+    expect(await screen.findByText(why)).toBeTruthy();
+    expect(screen.getByRole("row", { name: /instances 1 → 2.*Clients: 8/ })).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Apply" })).toBeNull();
+    cleanup();
+  }
 });
 
 it("measures a precision by a conversion with captured requests, where there are some", async () => {

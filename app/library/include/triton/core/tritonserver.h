@@ -92,18 +92,18 @@ typedef enum TRITONSERVER_loglevel_enum {
 
 typedef enum TRITONSERVER_logformat_enum { TRITONSERVER_LOG_DEFAULT, TRITONSERVER_LOG_ISO8601 } TRITONSERVER_LogFormat;
 
-typedef enum TRITONSERVER_modelcontrolmode_enum {
+typedef enum tritonserver_modelcontrolmode_enum {
   TRITONSERVER_MODEL_CONTROL_NONE,
   TRITONSERVER_MODEL_CONTROL_POLL,
   TRITONSERVER_MODEL_CONTROL_EXPLICIT
 } TRITONSERVER_ModelControlMode;
 
-typedef enum TRITONSERVER_ratelimitmode_enum {
+typedef enum tritonserver_ratelimitmode_enum {
   TRITONSERVER_RATE_LIMIT_OFF,
   TRITONSERVER_RATE_LIMIT_EXEC_COUNT
 } TRITONSERVER_RateLimitMode;
 
-typedef enum TRITONSERVER_metricformat_enum { TRITONSERVER_METRIC_PROMETHEUS } TRITONSERVER_MetricFormat;
+typedef enum tritonserver_metricformat_enum { TRITONSERVER_METRIC_PROMETHEUS } TRITONSERVER_MetricFormat;
 
 typedef enum TRITONSERVER_metrickind_enum {
   TRITONSERVER_METRIC_KIND_COUNTER,
@@ -111,28 +111,28 @@ typedef enum TRITONSERVER_metrickind_enum {
   TRITONSERVER_METRIC_KIND_HISTOGRAM
 } TRITONSERVER_MetricKind;
 
-typedef enum TRITONSERVER_requestflag_enum {
+typedef enum tritonserver_requestflag_enum {
   TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1,
   TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 } TRITONSERVER_RequestFlag;
 
-typedef enum TRITONSERVER_requestreleaseflag_enum {
+typedef enum tritonserver_requestreleaseflag_enum {
   TRITONSERVER_REQUEST_RELEASE_ALL = 1,
   TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 } TRITONSERVER_RequestReleaseFlag;
 
-typedef enum TRITONSERVER_responsecompleteflag_enum {
+typedef enum tritonserver_responsecompleteflag_enum {
   TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 } TRITONSERVER_ResponseCompleteFlag;
 
-typedef enum TRITONSERVER_modelindexflag_enum { TRITONSERVER_INDEX_FLAG_READY = 1 } TRITONSERVER_ModelIndexFlag;
+typedef enum tritonserver_modelindexflag_enum { TRITONSERVER_INDEX_FLAG_READY = 1 } TRITONSERVER_ModelIndexFlag;
 
-typedef enum TRITONSERVER_batchflag_enum {
+typedef enum tritonserver_batchflag_enum {
   TRITONSERVER_BATCH_UNKNOWN = 1,
   TRITONSERVER_BATCH_FIRST_DIM = 2
 } TRITONSERVER_ModelBatchFlag;
 
-typedef enum TRITONSERVER_txn_property_flag_enum {
+typedef enum tritonserver_txn_property_flag_enum {
   TRITONSERVER_TXN_ONE_TO_ONE = 1,
   TRITONSERVER_TXN_DECOUPLED = 2
 } TRITONSERVER_ModelTxnPropertyFlag;
@@ -242,7 +242,7 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorDelete(TRITONSERVER_ResponseAl
 // request, and to those that models make for it: each of these has a trace of its own, a child. Times are nanoseconds
 // of CLOCK_MONOTONIC. All is reported on the thread that gives the responses, before the response that follows it.
 // release is called once for each trace, at its end, and deletes it. The texts of a trace stay until then.
-typedef enum TRITONSERVER_tracelevel_enum {
+typedef enum tritonserver_tracelevel_enum {
   TRITONSERVER_TRACE_LEVEL_DISABLED = 0,
   TRITONSERVER_TRACE_LEVEL_MIN = 1,  // means TIMESTAMPS
   TRITONSERVER_TRACE_LEVEL_MAX = 2,  // means TIMESTAMPS
@@ -250,7 +250,7 @@ typedef enum TRITONSERVER_tracelevel_enum {
   TRITONSERVER_TRACE_LEVEL_TENSORS = 8
 } TRITONSERVER_InferenceTraceLevel;
 
-typedef enum TRITONSERVER_traceactivity_enum {
+typedef enum tritonserver_traceactivity_enum {
   TRITONSERVER_TRACE_REQUEST_START,
   TRITONSERVER_TRACE_QUEUE_START,
   TRITONSERVER_TRACE_COMPUTE_START,

@@ -12,7 +12,7 @@ const trials = [trial({}), trial({ config: 1, rate: 150, p99Us: 800 }), trial({ 
 const changes = [{ model: "m", field: "instance_count", from: 1, to: 2 }];
 const tuning = (x: Partial<Tuning> = {}): Tuning => ({
   id: 7, model: "m", state: "done", reason: "", startedMs: 1000, endedMs: 21_000, request: { ...new TuningForm().request(), latencyBudgetMs: 5 }, measured: 3, most: 3,
-  best: trials[1] ?? null, present: trials[0] ?? null, bestChanges: changes, applied: 0, appliedConfig: 0, plan, configs: [{ changes: [] }, { changes }, { changes: [] }], trials, from: 0, now: null, ...x,
+  best: trials[1] ?? null, present: trials[0] ?? null, bestChanges: changes, applied: 0, appliedConfig: 0, plan, configs: [{ changes: [] }, { changes }, { changes: [] }], trials, from: 0, now: null, stale: "", ...x,
 });
 const model = { name: "m", state: "READY", versions: [], inputs: [], ensemble: false, maxBatchSize: 8 } as unknown as Model;
 const texts = { texts: [{ model: "m", before: "a: 1\n", after: "a: 2\n" }] };
@@ -105,6 +105,13 @@ describe("Tune", () => {
     answers["GET /api/models/m/tunings"] = { ...listed(tuning()), writable, whyNot: writable ? "" : "only read" };
     render(Tune, { model, configText, onapplied: async () => undefined });
     expect(await screen.findByText(why)).toBeTruthy();
+    expect((screen.getByRole("button", { name: "Apply and reload" }) as HTMLButtonElement).disabled).toBe(true);
+  });
+  it("does not offer to apply figures of other files", async () => {
+    answers["GET /api/models/m/tunings"] = listed(tuning());
+    answers["GET /api/models/m/tunings/7"] = tuning({ stale: "files" });
+    render(Tune, { model, configText: "a: 1\n", onapplied: async () => undefined });
+    expect(await screen.findByText(/The files of the model have changed/)).toBeTruthy();
     expect((screen.getByRole("button", { name: "Apply and reload" }) as HTMLButtonElement).disabled).toBe(true);
   });
   it("says why a tuning failed", async () => {

@@ -42,7 +42,8 @@ class TritonPythonModel(Framework):
         _refuse(self.config)
         self._threads()
         self._mode = torch.inference_mode if self.parameter("INFERENCE_MODE", boolean, True) else torch.no_grad
-        self._typed = False  # whether an output must have the type that the configuration says
+        self._types = {}  # numpy's types of the outputs that must have the type of the configuration
+        self._bf16 = {i["name"] for i in self.inputs if i["data_type"] == "TYPE_BF16"}
         self._clean = self.parameter("ENABLE_CACHE_CLEANING", boolean, False)
         self._torch_device = torch.device("cuda:%d" % self.device if self.kind == "GPU" else "cpu")
         if path.endswith(".py"):
@@ -106,7 +107,7 @@ class TritonPythonModel(Framework):
         names = [i["name"] for i in self.inputs]
         self._by_name = bool(names) and set(names) <= set(arguments)
         indices = [_INDEX.match(name) for name in names]
-        self._as_dictionary, self._typed = False, True
+        self._as_dictionary = False
         if self._by_name:
             self._order = [name for name in arguments if name in names]
         elif all(indices):
@@ -119,7 +120,9 @@ class TritonPythonModel(Framework):
                 "the inputs of model '%s' are neither arguments of its forward() (%s) nor of the form <name>__<index>; "
                 "they are its arguments in the order of the configuration" % (self.name, ", ".join(arguments))
             )
-        names = [o["name"] for o in self.outputs]
+        kinds = {o["name"]: o["data_type"] for o in self.outputs}
+        self._types = {n: pb.triton_string_to_numpy(kind) for n, kind in kinds.items() if kind != "TYPE_BF16"}
+        names = list(kinds)
         indices = [_INDEX.match(name) for name in names]
         self._results = {n: int(m.group(1)) if all(indices) else at for at, (n, m) in enumerate(zip(names, indices))}
 
@@ -133,9 +136,9 @@ class TritonPythonModel(Framework):
             else:
                 result = self._model(*tensors.values())
             outputs = {name: self._array(self._pick(result, self._results[name], name)) for name in wanted}
-        if self._typed:
-            for name, array in outputs.items():
-                self._check_type(name, array)
+        for name, array in outputs.items():
+            if array.dtype != self._types.get(name, array.dtype):
+                self._refuse_type(name, array)
         if self._clean and self._torch_device.type == "cuda":
             torch.cuda.empty_cache()
         return outputs
@@ -147,21 +150,19 @@ class TritonPythonModel(Framework):
                     "input '%s' is of texts, which the model takes as a list: it must have one dimension" % name
                 )
             return [element.decode() for element in array.tolist()]
-        entry = pb.get_input_config_by_name(self.config, name)
-        if entry is not None and entry["data_type"] == "TYPE_BF16":
+        if name in self._bf16:
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
             tensor = torch.from_numpy(array)
         return tensor.to(self._torch_device)
 
-    def _check_type(self, name, array):
+    def _refuse_type(self, name, array):
         wanted = pb.get_output_config_by_name(self.config, name)["data_type"]
-        if wanted != "TYPE_BF16" and pb.triton_string_to_numpy(wanted) != array.dtype:
-            kinds = (n for n in pb.TRITON_STRING_TO_NUMPY if pb.triton_string_to_numpy(n) == array.dtype)
-            made = next(kinds, str(array.dtype))
-            raise ValueError(
-                "configuration expects datatype %s for output '%s', model provides %s" % (wanted, name, made)
-            )
+        kinds = (n for n in pb.TRITON_STRING_TO_NUMPY if pb.triton_string_to_numpy(n) == array.dtype)
+        made = next(kinds, str(array.dtype))
+        raise pb.TritonModelException(
+            "configuration expects datatype %s for output '%s', model provides %s" % (wanted, name, made)
+        )
 
     @staticmethod
     def _pick(result, key, name):
@@ -174,7 +175,7 @@ class TritonPythonModel(Framework):
         if not isinstance(result, (tuple, list)) or (result and isinstance(result[0], str)):
             result = (result,)
         if key >= len(result):
-            raise ValueError(
+            raise pb.TritonModelException(
                 "The output %s in the model configuration refers to an output index which doesn't exist. "
                 "This model has %d outputs" % (name, len(result))
             )
