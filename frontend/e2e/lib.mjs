@@ -34,6 +34,13 @@ export class Report {
     console.error(`FAIL ${what}`);
   }
 
+  /** Where the page is, and the start of its text. */
+  async says() {
+    if (!this.page) return "";
+    const text = await this.page.evaluate(() => document.body.innerText.replace(/\s+/g, " ").slice(0, 300)).catch((e) => e.message);
+    return ` | at ${this.page.url()}: ${text}`;
+  }
+
   async step(name, f) {
     if (name in this.skips) {
       console.log(`skip ${name}: ${this.skips[name]}`); // runtests counts these lines
@@ -44,8 +51,10 @@ export class Report {
       await f();
       console.log(`ok   ${name} (${Date.now() - start} ms)`);
     } catch (e) {
-      this.failures.push(`${name}: ${e.message.split("\n").slice(0, 6).join(" | ")}`);
-      console.error(`FAIL ${name}: ${e.message}`);
+      // On one line, because runtests shows the first.
+      const why = e.message.split("\n").slice(0, 6).map((line) => line.trim()).join(" | ");
+      this.failures.push(`${name}: ${why}`);
+      console.error(`FAIL ${name}: ${why}${await this.says()}`);
       if (this.page) await shot(this.page, `fail-${name.replace(/[^a-z0-9]+/gi, "-")}`);
     }
   }

@@ -40,6 +40,19 @@ describe("client", () => {
     rights.scopes = ["admin"];
     start.mockRestore();
   });
+  it("H15 stays open when a request from before the session is refused after it", async () => {
+    let answer: (r: Response) => void = () => undefined;
+    fetchMock.mockReturnValueOnce(new Promise((ok) => (answer = ok)));
+    const before = client.server();
+    fetchMock.mockResolvedValueOnce(new Response(null, { status: 204 }));
+    fetchMock.mockResolvedValueOnce(new Response('{"scopes":["admin"]}'));
+    const start = vi.spyOn(live, "start").mockImplementation(() => undefined);
+    await entry.open("SECRET");
+    answer(new Response('{"error":"no","code":"unauthenticated"}', { status: 401 }));
+    await expect(before).rejects.toMatchObject({ status: 401 });
+    expect(entry.closed).toBe(false);
+    start.mockRestore();
+  });
   it("shows the text of a response that is not JSON", async () => {
     fetchMock.mockResolvedValue(new Response("bad gateway", { status: 502 }));
     await expect(client.models()).rejects.toMatchObject({ message: "bad gateway", status: 502 });

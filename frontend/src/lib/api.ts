@@ -67,6 +67,8 @@ export async function toApiError(res: Response): Promise<ApiError> {
 }
 
 let refused = () => {};
+/** Sessions that this page has opened. */
+let sessions = 0;
 
 /** Sets what is called when the server does not let this browser in. */
 export function onRefused(f: () => void): void {
@@ -83,6 +85,7 @@ async function call(method: string, path: string, body?: unknown, signal?: Abort
     init.body = JSON.stringify(body);
   }
   if (signal) init.signal = signal;
+  const session = sessions;
   let res: Response;
   try {
     res = await fetch(base() + path, init);
@@ -92,7 +95,8 @@ async function call(method: string, path: string, body?: unknown, signal?: Abort
   }
   if (res.ok) return res;
   const error = await toApiError(res);
-  if (error.code === "unauthenticated") refused();
+  // A request from before the session may be answered after it was opened.
+  if (error.code === "unauthenticated" && session === sessions) refused();
   throw error;
 }
 
@@ -156,7 +160,10 @@ export interface RequestsQuery {
 }
 
 export const client = {
-  openSession: async (r: api.OpenSession) => void (await call("POST", "/api/session", r)),
+  openSession: async (r: api.OpenSession): Promise<void> => {
+    await call("POST", "/api/session", r);
+    sessions++;
+  },
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
   machine: (s?: AbortSignal) => json<api.Machine>("GET", "/api/machine", undefined, s),
   metrics: (s?: AbortSignal) => json<api.Metrics>("GET", "/api/metrics", undefined, s),
