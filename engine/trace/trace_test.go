@@ -565,6 +565,21 @@ func endpoint(t *testing.T) (url string, spans func() []*otlp.Span, resource fun
 		func() string { mu.Lock(); defer mu.Unlock(); return attrs }
 }
 
+// A server whose time to stop is over must not warn of lost traces that never were.
+func TestClosingWithoutTracesWaitsForNothing(t *testing.T) {
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		tr, err := New(Options{Settings: Default()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Close(late); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestOpenTelemetry_E042(t *testing.T) {
 	url, spans, resource := endpoint(t)
 	tr := open(t, Settings{Level: Timestamps, Rate: 0, Count: -1, Mode: ModeOpenTelemetry},
