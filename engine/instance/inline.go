@@ -43,7 +43,7 @@ func (s *Set) Inline(r *infer.Request) bool {
 		// the next request, which would wait beside a free instance.
 		unknown := run.turn.mean == 0 && len(*runs) > 1
 		if run.turn.closed || run.turn.mean > inlineMost || unknown {
-			run.turn.Unlock()
+			s.release(run)
 			continue
 		}
 		b := infer.NewBatch()
@@ -52,8 +52,46 @@ func (s *Set) Inline(r *infer.Request) bool {
 		b.Requests = append(b.Requests, r)
 		b.Rows, b.Inline = r.BatchSize, true
 		s.execute(run.ctx, run, b)
-		run.turn.Unlock()
+		s.release(run)
 		return true
 	}
 	return false
+}
+
+// acquire returns a run with its turn, for a batch that the goroutine of r has. That is r, unless it executes a request
+// inline, which the scheduler does not see: then it is another one that is free. The inline request may have made the
+// request of the batch, and would wait for itself.
+func (s *Set) acquire(r *run) *run {
+	if r.turn.TryLock() {
+		return r
+	}
+	s.stranded.Add(1)
+	defer s.stranded.Add(-1)
+	s.freed.L.Lock()
+	defer s.freed.L.Unlock()
+	for {
+		if r.turn.TryLock() {
+			return r
+		}
+		for _, other := range *s.current.Load() {
+			if !other.turn.TryLock() {
+				continue
+			}
+			if !other.turn.closed {
+				return other
+			}
+			other.turn.Unlock()
+		}
+		s.freed.Wait()
+	}
+}
+
+// release returns the turn of a run.
+func (s *Set) release(r *run) {
+	r.turn.Unlock()
+	if s.stranded.Load() > 0 {
+		s.freed.L.Lock()
+		s.freed.Broadcast()
+		s.freed.L.Unlock()
+	}
 }

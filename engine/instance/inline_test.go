@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -118,5 +119,51 @@ func TestInlineNeedsAKnownTimeIfThereAreSeveralInstances(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Release()
+	}
+}
+
+// A model may call itself while it executes a request inline. The scheduler does not see that execution, and may give
+// the call to the busy instance.
+func TestInlineRequestsMayCallTheirModel_D040(t *testing.T) {
+	var o Options
+	m := &fake{execute: func(b *infer.Batch) error {
+		if b.Requests[0].Priority > 0 {
+			call := infer.New()
+			call.BatchSize = 1
+			call.Priority = b.Requests[0].Priority - 1
+			defer call.Release()
+			if err := o.Batcher.Enqueue(call); err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			resp, err := call.Next(ctx)
+			if err != nil {
+				t.Error("the call waits for the execution that made it")
+				call.Cancel()
+				return err
+			}
+			resp.Release()
+		}
+		return answer(b)
+	}}
+	o = options(m, "a", "b", "c")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	defer o.Batcher.Close()
+	for calls := range uint64(200) {
+		ask := func(do func(r *infer.Request) bool) bool {
+			r := infer.New()
+			defer r.Release()
+			r.BatchSize = 1
+			r.Priority = calls % 3 // as many as there are other instances
+			return do(r)
+		}
+		for !t.Failed() && !ask(s.Inline) { // until the instances have executed short ones
+			ask(func(r *infer.Request) bool { return send(t, o, r) == nil })
+		}
 	}
 }

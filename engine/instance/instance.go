@@ -46,6 +46,9 @@ type Set struct {
 	devices *Limiter // one execution on each device, for instances that need that
 
 	current atomic.Pointer[[]*run] // a copy of runs, for Inline
+
+	stranded atomic.Int32 // goroutines with a batch that wait for a turn; see acquire
+	freed    *sync.Cond   // for them: a turn was released
 }
 
 // run is one instance and its goroutine.
@@ -64,7 +67,7 @@ type run struct {
 // Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is
 // closed again.
 func Start(ctx context.Context, o Options) (*Set, error) {
-	s := &Set{o: o, devices: NewLimiter(nil)}
+	s := &Set{o: o, devices: NewLimiter(nil), freed: sync.NewCond(new(sync.Mutex))}
 	made, err := s.makeAll(ctx, o.Placements)
 	if err != nil {
 		return nil, err
@@ -213,13 +216,13 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 			break // closed and empty, or the instance is removed
 		}
 		if b != nil {
-			r.turn.Lock()
-			if series == nil || !series.execute(ctx, b) {
+			on := s.acquire(r)
+			if on != r || series == nil || !series.execute(ctx, b) {
 				slice.begin()
 				n := len(b.Requests) // the batch ends with its execution
-				slice.end(s.execute(ctx, r, b), n)
+				slice.end(s.execute(on.ctx, on, b), n)
 			}
-			r.turn.Unlock()
+			s.release(on)
 		}
 		switch {
 		case gate == nil:
