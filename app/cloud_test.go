@@ -1,11 +1,14 @@
 package app
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"nereid/app/options"
 	"nereid/engine"
 )
 
@@ -50,5 +53,28 @@ func TestAnArchivesLinkTakesTheNameOfAModel_B083(t *testing.T) {
 	}
 	if got, _ := r.engine.Model("good"); got.Folder != link {
 		t.Errorf("loaded from %s, want %s", got.Folder, link)
+	}
+}
+
+// A server that is told to stop while its models load has not failed: the default model may be one of those that did
+// not come to it.
+func TestAStopDuringTheStartIsNoError_B084(t *testing.T) {
+	env := map[string]string{"AIP_PREDICT_ROUTE": "/predict", "AIP_HEALTH_ROUTE": "/health"}
+	c, err := options.Load(false, []string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(),
+		"--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0", "--allow-vertex-ai=true",
+		"--vertex-ai-port=0", "--vertex-ai-default-model=other"},
+		func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	log := &logLines{seen: func(text string) {
+		if strings.Contains(text, "loading: good") {
+			stop()
+		}
+	}}
+	if err := Serve(ctx, c, log); err != nil || ctx.Err() == nil {
+		t.Errorf("Serve = %v, stopped %v; want an orderly stop\n%s", err, ctx.Err() != nil, log.text.String())
 	}
 }

@@ -221,7 +221,7 @@ func (s *server) start(ctx context.Context) error {
 		}
 		s.log.Error("Internal: failed to load all models")
 	}
-	if err := s.fronts.checkVertexAI(); err != nil {
+	if err := s.fronts.checkVertexAI(); err != nil && ctx.Err() == nil { // a stop may have cancelled the loads
 		return err
 	}
 	s.startCatalog()
