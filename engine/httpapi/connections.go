@@ -55,7 +55,7 @@ func newConnections(o *Options, serveHTTP func(*conn) error) *connections {
 func (cs *connections) accept(l net.Listener) error {
 	defer l.Close()
 	if !cs.register(l) {
-		return errors.New("httpapi: the server is shut down")
+		return nil
 	}
 	var spare spareFile
 	defer spare.release()

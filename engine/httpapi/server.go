@@ -44,7 +44,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Serve accepts connections on l until Shutdown, then returns nil. It closes l. It retries after temporary failures and
-// returns the others. After Shutdown it returns an error.
+// returns the others. It may be called after Shutdown.
 func (s *Server) Serve(l net.Listener) error { return s.conns.accept(l) }
 
 // Shutdown stops accepting, closes idle connections and waits for the requests that are being handled. If ctx ends

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -45,4 +46,22 @@ func serve(tb testing.TB, change ...func(*Options)) *testServer {
 		}
 	})
 	return &testServer{Server: s, addr: l.Addr().String(), engine: e}
+}
+
+// A listener that comes after Shutdown is closed, and that is no error: a server may be told to stop as it starts.
+func TestServeAfterShutdown(t *testing.T) {
+	s := serve(t)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(l); err != nil {
+		t.Errorf("Serve after Shutdown = %v, want nil", err)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closing the listener again: %v, want that it is closed", err)
+	}
 }
