@@ -267,6 +267,17 @@ func within(limit time.Duration, f func()) bool {
 	}
 }
 
+// answerRunning waits until the running requests are answered, or ctx is done. Meanwhile it logs which models have
+// some.
+func (s *server) answerRunning(ctx context.Context) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	if s.engine != nil {
+		go engine.LogRunning(waiting, s.engine)
+	}
+	s.fronts.shutdown(ctx, s.console.Load())
+}
+
 // shutdown closes what open and start made, in reverse order. It first waits until running requests finish, at most for
 // the exit timeout.
 func (s *server) shutdown() {
@@ -296,7 +307,7 @@ func (s *server) shutdown() {
 		s.recorder.Event(history.Event{Kind: history.ServerStop})
 	}
 	if s.fronts != nil {
-		s.fronts.shutdown(ctx, s.console.Load())
+		s.answerRunning(ctx)
 	}
 	s.repos.close()
 	if s.engine != nil {

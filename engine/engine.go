@@ -291,6 +291,9 @@ func FinishSequences(ctx context.Context, e *Engine) {
 	e.models.AwaitSequences(ctx)
 }
 
+// LogRunning logs every second how many requests of each model have no final response yet, until ctx is done.
+func LogRunning(ctx context.Context, e *Engine) { e.models.LogRunning(ctx) }
+
 // Ready reports whether Start has finished, the engine is neither paused nor finishing its last sequences, and every
 // model that is to be served is in service. The last does not count with LooseReadiness.
 func (e *Engine) Ready() bool {

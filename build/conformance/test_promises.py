@@ -85,6 +85,21 @@ def test_F5_B002_H008_DV105_requests_in_flight_are_answered_at_shutdown(tmp_path
         bound(30, begin)
 
 
+def test_F5_G019_the_log_says_which_models_the_exit_waits_for(tmp_path):
+    python_model(tmp_path / "models", "gate", GATE)
+    with Server(tmp_path / "models", tmp_path, command=here(tmp_path)) as s, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(infer, *((th, s.http) if n else (tg, s.grpc)), "gate", n) for n in range(2)]
+        waiting = 'nv_inference_pending_request_count{model="gate",version="1"}'
+        until(lambda: samples(scrape(s))[waiting] == 1 and list(tmp_path.glob("inside.*")), 60, "not both are in", s.log)
+        s.process.send_signal(signal.SIGTERM)
+        try:
+            until(lambda: "Model 'gate' (version 1) has 2 in-flight inferences" in s.log(), 20, "no line", s.log)
+        finally:
+            (tmp_path / "open").touch()
+        assert [c.result(120) for c in calls] == [0, 1]
+        assert s.process.wait(120) == 0, s.log()[-2000:]
+
+
 def add(module, at, sequence, value, **flags):
     """Sends one request of a sequence, and returns the sum of the sequence."""
     with module.InferenceServerClient(at) as c:

@@ -101,18 +101,42 @@ func (m *Manager) linger(e *entry, old *model.Model) {
 }
 
 // LiveSequences returns the versions in service, or kept for their sequences, that hold live sequences, and how many.
-func (m *Manager) LiveSequences() map[*model.Model]int {
+func (m *Manager) LiveSequences() map[*model.Model]int { return m.counts((*model.Model).LiveSequences) }
+
+// counts returns the versions in service, or kept for their sequences, for which of is not 0.
+func (m *Manager) counts(of func(*model.Model) int) map[*model.Model]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	live := map[*model.Model]int{}
+	found := map[*model.Model]int{}
 	for _, e := range m.entries {
 		for _, mod := range slices.AppendSeq(e.models(), maps.Keys(e.lingering)) {
-			if n := mod.LiveSequences(); n > 0 {
-				live[mod] = n
+			if n := of(mod); n > 0 {
+				found[mod] = n
 			}
 		}
 	}
-	return live
+	return found
+}
+
+// LogRunning logs every second how many requests of each version have no final response yet, until ctx is done.
+func (m *Manager) LogRunning(ctx context.Context) {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		for mod, n := range m.counts((*model.Model).Running) {
+			m.logInFlight(mod, n)
+		}
+	}
+}
+
+func (m *Manager) logInFlight(mod *model.Model, n int) {
+	m.o.Log.Info(fmt.Sprintf("Model '%s' (version %d) has %d in-flight inferences", // Triton's line
+		mod.Config().GetName(), mod.Version(), n))
 }
 
 // AwaitSequences waits until no sequence is live, or ctx is done. The caller makes sure that none begins. It logs the
@@ -124,8 +148,7 @@ func (m *Manager) AwaitSequences(ctx context.Context) {
 	for live := m.LiveSequences(); len(live) > 0; live = m.LiveSequences() {
 		for mod, n := range live {
 			if told[mod] != n {
-				m.o.Log.Info(fmt.Sprintf("Model '%s' (version %d) has %d in-flight inferences", // Triton's line
-					mod.Config().GetName(), mod.Version(), n))
+				m.logInFlight(mod, n)
 			}
 		}
 		told = live

@@ -43,5 +43,8 @@ func (g *gate) shut() {
 	})
 }
 
+// Running returns the number of requests without a final response.
+func (g *gate) Running() int { return int(g.inflight.Load() &^ closing) }
+
 // Idle reports whether the model has no request.
 func (g *gate) Idle() bool { return g.inflight.Load()&^closing == 0 }
