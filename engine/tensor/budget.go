@@ -84,6 +84,14 @@ func (b *Budget) Give(n int64) {
 	}
 }
 
+// Limit returns the most bytes in use, 0 for no bound.
+func (b *Budget) Limit() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.limit
+}
+
 // Used returns the bytes that are taken.
 func (b *Budget) Used() int64 {
 	if b == nil {

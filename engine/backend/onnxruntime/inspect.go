@@ -181,6 +181,10 @@ func (x *inspector) session(prefix string) (*capi.Session, error) {
 		return nil, err
 	}
 	defer opts.close()
+	// An arena that is not shared tells what the runs need.
+	if err := opts.AddSessionConfigEntry(sharedMemory, "0"); err != nil {
+		return nil, runtimeError(err)
+	}
 	if err := opts.providers(x.library, x.spec, x.place, x.b.o.RuntimeFolder); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -250,7 +251,8 @@ func (m *model) closeSession(s *capi.Session) {
 // Traits implements backend.Model. A run only computes and never blocks.
 func (m *model) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
-// MemoryBytes implements backend.MemoryReporter: the memory of the allocators of all sessions.
+// MemoryBytes implements backend.MemoryReporter: the memory of the allocators of all sessions. It is -1 if that is less
+// than the file: weights that were rewritten for the processor are in no allocator.
 func (m *model) MemoryBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,6 +263,9 @@ func (m *model) MemoryBytes() int64 {
 			m.spec.Log.Debug("onnxruntime does not tell a session's memory", "model", m.spec.ModelName, "err", err)
 		}
 		total += n
+	}
+	if f, err := os.Stat(m.path); err == nil && total < f.Size() {
+		return -1
 	}
 	return total
 }

@@ -42,11 +42,21 @@ type Options struct {
 	// clients' CUDA regions are copied through it.
 	GPUMemory *gpumem.Memory
 	// Memory counts what string tensors need during a run, which may be many times their size. Nil: it is not counted.
+	// A quarter of its limit, 256 MiB at most, is what the runs of all models leave in memory for later ones.
 	Memory *tensor.Budget
 	// Settings are those of --backend-config.
 	Settings Settings
 	// Log receives events that concern no model. Nil: they are dropped.
 	Log *slog.Logger
+}
+
+// keptMemory returns how many freed bytes of runs are kept for later ones.
+func (o *Options) keptMemory() int64 {
+	const most, usual = 256 << 20, 64 << 20
+	if limit := o.Memory.Limit(); limit > 0 {
+		return min(most, limit/4)
+	}
+	return usual
 }
 
 // graphs returns the folder of optimized graphs, or "".
@@ -148,6 +158,7 @@ func (b *Backend) open() (*capi.Library, error) {
 		return nil, status.Errorf(status.Unavailable,
 			"%w; set --onnxruntime-library to the path of libonnxruntime.so", err)
 	}
+	capi.KeepMemory(b.o.keptMemory())
 	if err := initOptions(path); err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}

@@ -78,6 +78,11 @@ func newSessionOptions(s backend.Spec, mode threading, settings *Settings) (_ *s
 	if err := o.threads(mode); err != nil {
 		return nil, runtimeError(err)
 	}
+	if sharesMemory(s.Config) {
+		if err := o.AddSessionConfigEntry(sharedMemory, "1"); err != nil {
+			return nil, runtimeError(err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Config.GetParameters())) {
 		if err := o.parameter(s, name, s.Config.GetParameters()[name].GetStringValue(), mode == own); err != nil {
 			return nil, err
@@ -87,6 +92,16 @@ func newSessionOptions(s backend.Spec, mode threading, settings *Settings) (_ *s
 		return nil, err
 	}
 	return o, nil
+}
+
+// sharedMemory is the session's entry for the memory that all models share.
+const sharedMemory = "session.use_env_allocators"
+
+// sharesMemory reports whether a model's runs use the memory that all models share (capi/memory.c). A configuration
+// that says something about the arena gets ONNX Runtime's own allocators.
+func sharesMemory(c *inferencepb.ModelConfig) bool {
+	p := c.GetParameters()
+	return p["enable_mem_arena"].GetStringValue() == "" && p[shrinkage].GetStringValue() == ""
 }
 
 // graphLevel returns the level for optimization.graph.level, with Triton's meaning.

@@ -78,7 +78,8 @@ OrtStatus *nrd_env(int intra, int inter, OrtEnv **env) {
   TRY(s);
   TRY(api->DisableTelemetryEvents(*env)); // for a library that does not know the variable of nrd_open
   TRY(api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &cpu));
-  return api->GetAllocatorWithDefaultOptions(&allocator);
+  TRY(api->GetAllocatorWithDefaultOptions(&allocator));
+  return nrd_share_memory(api, *env, cpu, allocator);
 }
 
 OrtStatus *nrd_providers(char ***list, int *n) { return api->GetAvailableProviders(list, n); }
@@ -91,8 +92,11 @@ char *nrd_preload(const char *path) {
   return dlopen(path, RTLD_NOW | RTLD_GLOBAL) ? NULL : strdup(dlerror());
 }
 
-OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session) {
-  return api->CreateSession(env, path, options, session);
+OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session, int64_t *shared) {
+  int64_t before = nrd_held();
+  TRY(api->CreateSession(env, path, options, session));
+  *shared = nrd_held() - before;
+  return NULL;
 }
 
 void nrd_release_session(OrtSession *s) { api->ReleaseSession(s); }
@@ -311,6 +315,7 @@ static OrtStatus *locate(const nrd_runner *r, const nrd_input *given, nrd_output
 
 // finish describes the outputs of a run, or cleans up after one that failed with s.
 static OrtStatus *finish(nrd_runner *r, size_t n_in, size_t n_out, OrtStatus *s) {
+  r->kept = nrd_kept_bytes();
   release_own(r->in_values, r->kept_in, n_in);
   for (size_t i = 0; i < n_out && !s; i++) {
     s = describe(r->out_values[i], &r->out[i]);
@@ -395,7 +400,10 @@ OrtStatus *nrd_terminate(nrd_runner *r, int on) {
   return on ? api->RunOptionsSetTerminate(r->options) : api->RunOptionsUnsetTerminate(r->options);
 }
 
-void nrd_release_value(OrtValue *v) { api->ReleaseValue(v); }
+size_t nrd_release_value(OrtValue *v) {
+  api->ReleaseValue(v);
+  return nrd_kept_bytes();
+}
 
 OrtStatus *nrd_strings(const nrd_output *o, void *buf) {
   unsigned char *at = buf, *end = at + o->size;
@@ -440,6 +448,7 @@ OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes) {
 }
 
 void nrd_trim(void) {
+  nrd_free_kept();
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif

@@ -55,6 +55,7 @@ typedef struct {
   OrtValue **in_values, **out_values;
   OrtValue **stale;         // outputs of the last run that were copied, released by the next
   size_t stale_count;
+  size_t kept;              // bytes of all sessions that are kept for later runs
 } nrd_runner;
 
 // nrd_base looks for OrtGetApiBase in a library and returns its version string; NULL: *error says why.
@@ -79,7 +80,8 @@ OrtStatus *nrd_providers(char ***list, int *n);
 void nrd_release_providers(char **list, int n);
 // nrd_preload opens a library for all later ones to use; else it returns the reason, which the caller frees.
 char *nrd_preload(const char *path);
-OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session);
+// nrd_session also returns how much of the shared memory the session has taken, in bytes.
+OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session, int64_t *shared);
 void nrd_release_session(OrtSession *s);
 OrtStatus *nrd_profile(OrtSessionOptions *o, const char *prefix);
 OrtStatus *nrd_end_profile(OrtSession *s, char **path); // the caller frees path with nrd_free_name
@@ -104,7 +106,8 @@ OrtStatus *nrd_use_device(nrd_runner *r, const char *name, int number);
 // nrd_run_bound is nrd_run by I/O binding, for a runner with a device. When it returns, the device has finished.
 OrtStatus *nrd_run_bound(nrd_runner *r, size_t n_in, size_t n_out);
 OrtStatus *nrd_terminate(nrd_runner *r, int on);
-void nrd_release_value(OrtValue *v);
+// nrd_release_value returns the bytes that are now kept for later runs.
+size_t nrd_release_value(OrtValue *v);
 // nrd_strings writes a string tensor in Triton's form into buf, which has o->size bytes.
 OrtStatus *nrd_strings(const nrd_output *o, void *buf);
 
@@ -112,6 +115,18 @@ OrtStatus *nrd_strings(const nrd_output *o, void *buf);
 OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes);
 // nrd_device_memory returns the same of the allocator for a CUDA device; an error if the session has none.
 OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes);
+
+// nrd_share_memory registers the allocator of memory.c with the environment. Sessions with the entry session.use_env_allocators
+// use it. Its memory is at cpu; standard is ONNX Runtime's default allocator.
+OrtStatus *nrd_share_memory(const OrtApi *api, OrtEnv *env, const OrtMemoryInfo *cpu, OrtAllocator *standard);
+// nrd_held returns the bytes of it that this thread has taken and not freed; below 0 if it has freed what others took.
+int64_t nrd_held(void);
+// nrd_keep_memory sets how many freed bytes are kept at most.
+void nrd_keep_memory(size_t limit);
+// nrd_kept_bytes returns the freed bytes that are kept, and nrd_kept_uses how often blocks were kept or taken.
+size_t nrd_kept_bytes(void);
+uint64_t nrd_kept_uses(void);
+void nrd_free_kept(void);
 
 void nrd_trim(void);
 

@@ -3,5 +3,5 @@
 // and return ONNX Runtime's memory.
 //
 // The library is opened, never linked. The process opens it and its environment once and never closes them. ONNX
-// Runtime owns the threads; this package starts no goroutines.
+// Runtime owns the threads. After a run that left memory for later ones, a timer frees it when it is not used.
 package capi

@@ -13,7 +13,8 @@ import (
 
 // Session is a loaded model. Several runners may run it concurrently.
 type Session struct {
-	c *C.OrtSession
+	c      *C.OrtSession
+	shared C.int64_t // bytes of the shared memory that the session took when it was made
 }
 
 // NewSession loads a model file. options is an OrtSessionOptions, which the caller still owns.
@@ -21,7 +22,7 @@ func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, err
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	s := &Session{}
-	if err := check(C.nrd_session(l.env, name, (*C.OrtSessionOptions)(options), &s.c)); err != nil {
+	if err := check(C.nrd_session(l.env, name, (*C.OrtSessionOptions)(options), &s.c, &s.shared)); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -35,11 +36,12 @@ func (s *Session) Close() {
 	}
 }
 
-// Memory returns the bytes in use by the session's allocator, for weights and runs. 0: not known.
+// Memory returns the bytes that the session holds: its weights, and with an arena also the memory of its runs. 0: not
+// known.
 func (s *Session) Memory() (int64, error) {
 	var n C.int64_t
 	err := check(C.nrd_memory(s.c, &n))
-	return int64(n), err
+	return int64(n + max(s.shared, 0)), err
 }
 
 // DeviceMemory returns the bytes in use by the session's allocator for a CUDA device. It fails if the session does not
@@ -309,6 +311,9 @@ func (r *Runner) Run() error {
 		s = C.nrd_run(r.c, C.size_t(r.nIn), C.size_t(r.nOut))
 	}
 	r.pin.Unpin()
+	if r.c.kept != 0 {
+		tidyLater()
+	}
 	return check(s)
 }
 
@@ -377,7 +382,11 @@ func (r *Runner) Discard(i int) {
 }
 
 // Release frees the value. It must be called once, on any goroutine.
-func (v Value) Release() { C.nrd_release_value(v.c) }
+func (v Value) Release() {
+	if C.nrd_release_value(v.c) != 0 {
+		tidyLater()
+	}
+}
 
 // Scratch is reusable memory outside Go's heap, aligned for vector instructions. The zero value is empty.
 type Scratch struct {

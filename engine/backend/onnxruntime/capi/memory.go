@@ -1,0 +1,45 @@
+package capi
+
+// #include "capi.h"
+import "C"
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// keptFor is how long freed memory of runs is kept when no run uses any.
+const keptFor = 10 * time.Second
+
+// tidying is true while a timer looks at the memory that is kept.
+var tidying atomic.Bool
+
+// KeepMemory sets how many freed bytes are kept for later runs of all sessions. The default is 0.
+func KeepMemory(bytes int64) { C.nrd_keep_memory(C.size_t(bytes)) }
+
+// Kept returns the freed bytes that are kept, and how often such memory was kept or taken.
+func Kept() (bytes int64, uses uint64) {
+	return int64(C.nrd_kept_bytes()), uint64(C.nrd_kept_uses())
+}
+
+// tidyLater frees the kept memory some time after its last use.
+func tidyLater() {
+	if tidying.Load() || !tidying.CompareAndSwap(false, true) {
+		return
+	}
+	_, uses := Kept()
+	time.AfterFunc(keptFor, func() { tidy(uses) })
+}
+
+// tidy frees the kept memory unless it was used since a count of uses. Then it looks again later.
+func tidy(since uint64) {
+	bytes, uses := Kept()
+	if bytes > 0 && uses != since {
+		time.AfterFunc(keptFor, func() { tidy(uses) })
+		return
+	}
+	tidying.Store(false)
+	if bytes > 0 {
+		Trim()
+	}
+}
