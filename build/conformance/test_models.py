@@ -376,6 +376,17 @@ class TritonPythonModel:
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+def test_DV113_a_variable_for_tests_of_triton_holds_no_request_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "8")
+    models.write_identity(tmp_path / "models", "m", "max_batch_size: 8\ndynamic_batching { }\n")
+    with Server(tmp_path / "models", tmp_path) as s:
+        data = list(range(16))
+        tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": data}
+        reply = s.post("/v2/models/m/infer", {"inputs": [tensor]})
+        assert reply.status == 200 and reply.json["outputs"][0]["data"] == data, reply
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
 @pytest.mark.parametrize("strict", [True, False])
 def test_DV107_a_server_with_a_model_whose_configuration_is_at_fault_is_not_ready(good, tmp_path, strict):
     shutil.copytree(good, tmp_path / "models")
