@@ -6,6 +6,7 @@ import stat
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import tritonclient.http as th
 from onnx import helper
 
 import models
-from harness import REFERENCE, Server, deviates, tensor_input
+from harness import REFERENCE, Server, deviates, tensor_input, until
 
 ONE = {"inputs": [tensor_input("INPUT0", "FP32", [1, 16], [1] * 16)]}
 
@@ -373,6 +374,43 @@ class TritonPythonModel:
         state, reason = s.index()[("killed", "1")]
         assert state == "UNAVAILABLE", state
         assert "the process of model instance 'killed_0' ended" in reason and "signal 9 (killed)" in reason, reason
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
+def test_DV114_a_change_of_resources_does_not_wait_for_a_request(tmp_path):
+    repo, seen = tmp_path / "models", tmp_path / "seen"
+    seen.mkdir()
+    io = "".join(models.tensors(kind, [("X", "FP32", [1])]) for kind in ("input", "output"))
+
+    def config(count):
+        resources = f'rate_limiter {{ resources [ {{ name: "R" count: {count} }} ] }}'
+        return f'backend: "python"\n{io}instance_group [ {{ count: 1 kind: KIND_CPU {resources} }} ]\n'
+
+    models.write(repo / "m/config.pbtxt", config(1))
+    models.write(repo / "m/1/model.py", models.PYTHON_HEAD + f"""    def execute(self, requests):
+        import pathlib
+        import time
+
+        seen = pathlib.Path({str(seen)!r})
+        (seen / "running").touch()
+        while not (seen / "go").exists():
+            time.sleep(0.01)
+        return [pb.InferenceResponse([pb.Tensor("X", np.ones(1, np.float32))]) for _ in requests]
+
+    def finalize(self):
+        open({str(seen / "ended")!r}, "w").close()
+""")
+    options = ["--model-control-mode=explicit", "--load-model=m", "--rate-limit=execution_count"]
+    with Server(repo, tmp_path, *options) as s, ThreadPoolExecutor() as pool:
+        body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1], "data": [0]}]}
+        reply = pool.submit(s.post, "/v2/models/m/infer", body)
+        until((seen / "running").exists, 60, "the request runs")
+        models.write(repo / "m/config.pbtxt", config(2))
+        assert s.post("/v2/repository/models/m/load", {}).status == 200
+        assert not reply.done() and not (seen / "ended").exists()
+        (seen / "go").touch()
+        assert reply.result().json["outputs"][0]["data"] == [1]
+        until((seen / "ended").exists, 60, "the old instance ends")
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton differs: see docs/deviations.csv")
