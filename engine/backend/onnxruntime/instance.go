@@ -28,6 +28,7 @@ type instance struct {
 	preallocated bool  // it does so for at least one output of this run
 	index        []int // by output: its index among the outputs of this run, -1 if it is not requested
 	shape        []int64
+	outputDims   []int64 // the shape of an output of strings
 
 	responses []*infer.Response
 

@@ -105,6 +105,10 @@ func (x *instance) partShape(p *port, o capi.Output, r *infer.Request) (elements
 // addOutput adds each request's part of output i to its response.
 func (x *instance) addOutput(i int, requests []*infer.Request, responses []*infer.Response) error {
 	p, o := &x.m.outputs[i], x.runner.Output(x.index[i])
+	if p.dt == tensor.Bytes { // outputBuffer releases the value, and with it the shape
+		x.outputDims = append(x.outputDims[:0], o.Shape...)
+		o.Shape = x.outputDims
+	}
 	buf, err := x.outputBuffer(i, o)
 	if err != nil {
 		return err
@@ -156,7 +160,8 @@ func (x *instance) addPart(p *port, r *infer.Request, resp *infer.Response, data
 	return r.States.Set(p.name, p.dt, x.shape, own.Bytes(), own)
 }
 
-// outputBuffer returns a buffer around the memory of an output. The caller has its only reference.
+// outputBuffer returns a buffer around the memory of an output. The caller has its only reference. The value of
+// strings is released.
 func (x *instance) outputBuffer(i int, o capi.Output) (*tensor.Buffer, error) {
 	at := x.index[i]
 	switch {
