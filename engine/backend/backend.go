@@ -201,7 +201,7 @@ type Readiness interface {
 
 // MemoryReporter is a Model that knows how much memory it takes.
 type MemoryReporter interface {
-	// MemoryBytes returns the bytes of host memory that the model and its instances hold.
+	// MemoryBytes returns the bytes of host memory that the model and its instances hold, -1 if that is not known.
 	MemoryBytes() int64
 }
 

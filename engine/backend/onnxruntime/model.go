@@ -252,19 +252,20 @@ func (m *model) closeSession(s *capi.Session) {
 func (m *model) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
 // MemoryBytes implements backend.MemoryReporter: the memory of the allocators of all sessions. It is -1 if that is less
-// than the file: weights that were rewritten for the processor are in no allocator.
+// than the file of a model on a CPU: weights that were rewritten for the processor are in no allocator.
 func (m *model) MemoryBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	total := int64(0)
-	for s := range m.all {
+	total, onCPU := int64(0), false
+	for s, where := range m.all {
+		onCPU = onCPU || !where.gpu
 		n, err := s.Memory()
 		if err != nil {
 			m.spec.Log.Debug("onnxruntime does not tell a session's memory", "model", m.spec.ModelName, "err", err)
 		}
 		total += n
 	}
-	if f, err := os.Stat(m.path); err == nil && total < f.Size() {
+	if f, err := os.Stat(m.path); err == nil && onCPU && total < f.Size() {
 		return -1
 	}
 	return total

@@ -42,7 +42,8 @@ type Options struct {
 	// clients' CUDA regions are copied through it.
 	GPUMemory *gpumem.Memory
 	// Memory counts what string tensors need during a run, which may be many times their size. Nil: it is not counted.
-	// A quarter of its limit, 256 MiB at most, is what the runs of all models leave in memory for later ones.
+	// A quarter of its limit, 256 MiB at most, is what the runs of all models leave in memory for later ones; without a
+	// limit it is 64 MiB.
 	Memory *tensor.Budget
 	// Settings are those of --backend-config.
 	Settings Settings

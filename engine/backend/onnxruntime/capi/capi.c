@@ -94,12 +94,18 @@ char *nrd_preload(const char *path) {
 
 OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session, int64_t *shared) {
   int64_t before = nrd_held();
-  TRY(api->CreateSession(env, path, options, session));
+  nrd_loading(1);
+  OrtStatus *st = api->CreateSession(env, path, options, session);
+  nrd_loading(0);
   *shared = nrd_held() - before;
-  return NULL;
+  return st;
 }
 
-void nrd_release_session(OrtSession *s) { api->ReleaseSession(s); }
+void nrd_release_session(OrtSession *s) {
+  nrd_loading(1);
+  api->ReleaseSession(s);
+  nrd_loading(0);
+}
 OrtStatus *nrd_profile(OrtSessionOptions *o, const char *prefix) { return api->EnableProfiling(o, prefix); }
 OrtStatus *nrd_end_profile(OrtSession *s, char **path) { return api->SessionEndProfiling(s, allocator, path); }
 OrtStatus *nrd_disable_threads(OrtSessionOptions *o) { return api->DisablePerSessionThreads(o); }
@@ -196,7 +202,7 @@ static void release_kept(nrd_kept *k, size_t n) {
   free(k);
 }
 
-void nrd_free_runner(nrd_runner *r) {
+size_t nrd_free_runner(nrd_runner *r) {
   release_kept(r->kept_in, r->inputs);
   release_kept(r->kept_out, r->outputs);
   if (r->stale) release_values(r->stale, r->stale_count);
@@ -212,6 +218,7 @@ void nrd_free_runner(nrd_runner *r) {
   free(r->out_values);
   free(r->stale);
   free(r);
+  return nrd_kept_bytes();
 }
 
 static OrtStatus *string_input(const nrd_input *in, OrtValue **value) {

@@ -98,7 +98,7 @@ void nrd_free_name(char *name);
 
 nrd_runner *nrd_new_runner(OrtSession *s, size_t inputs, size_t outputs);
 OrtStatus *nrd_init_runner(nrd_runner *r, const char *key, const char *value);
-void nrd_free_runner(nrd_runner *r);
+size_t nrd_free_runner(nrd_runner *r); // like nrd_release_value, it returns the bytes that are kept
 // nrd_run runs the first n_in inputs and n_out outputs of r. On success each r->out[i] holds a value.
 OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out);
 // nrd_use_device lets runs of r have inputs and outputs on a device, under ONNX Runtime's name for its memory and the number.
@@ -121,6 +121,7 @@ OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes);
 OrtStatus *nrd_share_memory(const OrtApi *api, OrtEnv *env, const OrtMemoryInfo *cpu, OrtAllocator *standard);
 // nrd_held returns the bytes of it that this thread has taken and not freed; below 0 if it has freed what others took.
 int64_t nrd_held(void);
+void nrd_loading(int on);
 // nrd_keep_memory sets how many freed bytes are kept at most.
 void nrd_keep_memory(size_t limit);
 // nrd_kept_bytes returns the freed bytes that are kept, and nrd_kept_uses how often blocks were kept or taken.

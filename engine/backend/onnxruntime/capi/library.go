@@ -1,7 +1,7 @@
 package capi
 
 /*
-#cgo CFLAGS: -O2
+#cgo CFLAGS: -O2 -fexceptions
 #cgo LDFLAGS: -ldl
 #cgo nocallback nrd_run
 #cgo noescape nrd_run

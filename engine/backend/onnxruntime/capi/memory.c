@@ -4,7 +4,7 @@
 // The memory of a server then grows with the number of its models. Here all sessions share what is kept, and it has a limit.
 //
 // Small blocks come from malloc. Large ones would be taken from the system each time (see tame_allocator), so those that
-// were freed are kept for the next run.
+// a run has freed are kept for the next run. Weights are not.
 #include "capi.h"
 
 #include <pthread.h>
@@ -13,6 +13,7 @@
 
 enum {
   HEADER = 64,      // bytes before a block, for its size; also the alignment of blocks
+  TAIL = 32,        // bytes after a block: code for arm64 reads up to 30 of them (MLAS_SYMM_QGEMM_BUF_OVERRUN)
   LARGE = 256 << 10,
   MOST = 64,        // blocks that are kept
 };
@@ -30,6 +31,7 @@ static struct {
 static const OrtMemoryInfo *place;
 static OrtAllocator *fallback;
 static _Thread_local int64_t held; // bytes that this thread has taken and not freed
+static _Thread_local int loading;  // this thread makes or closes a session: its blocks are weights, not memory of runs
 
 // remove_kept takes the block at an index out of the list.
 static size_t *remove_kept(int i) {
@@ -67,16 +69,33 @@ static void keep(size_t *b) {
   while (n > 0) free(old[--n]);
 }
 
+// fresh returns a new block, or NULL. It frees what is kept if there is no other memory.
+static size_t *fresh(size_t whole) {
+  void *b = NULL;
+  if (posix_memalign(&b, HEADER, whole)) {
+    nrd_free_kept();
+    if (posix_memalign(&b, HEADER, whole)) return NULL;
+  }
+  *(size_t *)b = whole;
+  return b;
+}
+
+// out_of_memory throws the exception that ONNX Runtime's code expects, which C code cannot: it asks ONNX Runtime's own
+// allocator for more than any machine has. A block of that allocator would have no header.
+static void *out_of_memory(void) {
+  void *p = fallback->Alloc(fallback, PTRDIFF_MAX);
+  if (p) fallback->Free(fallback, p);
+  return NULL;
+}
+
 static void *ORT_API_CALL take(OrtAllocator *self, size_t size) {
-  size_t *b = NULL, whole = size + HEADER;
+  size_t *b = NULL, whole = size + HEADER + TAIL;
   (void)self;
   if (size == 0) return NULL;
-  if (whole >= LARGE) b = take_kept(whole);
-  if (!b) {
-    // This throws the exception that ONNX Runtime's code expects, and C code cannot.
-    if (whole < size || posix_memalign((void **)&b, HEADER, whole)) return fallback->Alloc(fallback, size);
-    *b = whole;
-  }
+  if (whole < size) return out_of_memory();
+  if (whole >= LARGE && !loading) b = take_kept(whole);
+  if (!b) b = fresh(whole);
+  if (!b) return out_of_memory();
   held += *b;
   return (char *)b + HEADER;
 }
@@ -86,7 +105,7 @@ static void ORT_API_CALL give(OrtAllocator *self, void *p) {
   if (!p) return;
   size_t *b = (size_t *)((char *)p - HEADER);
   held -= *b;
-  if (*b >= LARGE)
+  if (*b >= LARGE && !loading)
     keep(b);
   else
     free(b);
@@ -105,6 +124,7 @@ OrtStatus *nrd_share_memory(const OrtApi *api, OrtEnv *env, const OrtMemoryInfo 
 }
 
 int64_t nrd_held(void) { return held; }
+void nrd_loading(int on) { loading = on; }
 
 void nrd_keep_memory(size_t limit) {
   pthread_mutex_lock(&kept.lock);

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// keptFor is how long freed memory of runs is kept when no run uses any.
+// keptFor is how long freed memory of runs is kept, at least, when no run uses any. It may be twice as long.
 const keptFor = 10 * time.Second
 
 // tidying is true while a timer looks at the memory that is kept.
 var tidying atomic.Bool
 
-// KeepMemory sets how many freed bytes are kept for later runs of all sessions. The default is 0.
+// KeepMemory sets how many freed bytes are kept for later runs of all sessions of the process. The default is 0. The
+// last call counts; what is kept already stays until the next block is kept or the timer ends.
 func KeepMemory(bytes int64) { C.nrd_keep_memory(C.size_t(bytes)) }
 
 // Kept returns the freed bytes that are kept, and how often such memory was kept or taken.
@@ -38,8 +39,11 @@ func tidy(since uint64) {
 		time.AfterFunc(keptFor, func() { tidy(uses) })
 		return
 	}
-	tidying.Store(false)
 	if bytes > 0 {
 		Trim()
+	}
+	tidying.Store(false)
+	if bytes, _ := Kept(); bytes > 0 { // kept by a run that saw tidying
+		tidyLater()
 	}
 }

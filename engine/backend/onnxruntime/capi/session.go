@@ -204,7 +204,9 @@ func (r *Runner) Close() {
 	if r.c == nil {
 		return
 	}
-	C.nrd_free_runner(r.c)
+	if C.nrd_free_runner(r.c) != 0 {
+		tidyLater()
+	}
 	for _, n := range r.names {
 		C.free(unsafe.Pointer(n))
 	}
