@@ -322,7 +322,6 @@ static OrtStatus *locate(const nrd_runner *r, const nrd_input *given, nrd_output
 
 // finish describes the outputs of a run, or cleans up after one that failed with s.
 static OrtStatus *finish(nrd_runner *r, size_t n_in, size_t n_out, OrtStatus *s) {
-  r->kept = nrd_kept_bytes();
   release_own(r->in_values, r->kept_in, n_in);
   for (size_t i = 0; i < n_out && !s; i++) {
     s = describe(r->out_values[i], &r->out[i]);
@@ -343,7 +342,9 @@ OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
   OrtStatus *s = prepare(r, n_in, n_out);
   if (!s)
     s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
-  return finish(r, n_in, n_out, s);
+  s = finish(r, n_in, n_out, s);
+  r->kept = nrd_kept_bytes();
+  return s;
 }
 
 OrtStatus *nrd_use_device(nrd_runner *r, const char *name, int number) {
@@ -400,7 +401,9 @@ OrtStatus *nrd_run_bound(nrd_runner *r, size_t n_in, size_t n_out) {
   if (!s) s = collect(r, n_out);
   api->ClearBoundInputs(r->binding); // it would hold the memory until the next run
   api->ClearBoundOutputs(r->binding);
-  return finish(r, n_in, n_out, s);
+  s = finish(r, n_in, n_out, s);
+  r->kept = nrd_kept_bytes();
+  return s;
 }
 
 OrtStatus *nrd_terminate(nrd_runner *r, int on) {
