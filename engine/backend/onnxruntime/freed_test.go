@@ -17,7 +17,6 @@ func TestStringOutputsUseNoFreedMemory(t *testing.T) {
 			identityModel(t, "identity_bytes", tensor.Bytes, 500))
 		return
 	}
-	//nolint:gosec // the test itself
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.short")
 	again.Env = append(os.Environ(), "MALLOC_PERTURB_=165", "GLIBC_TUNABLES=glibc.malloc.tcache_count=0")
 	if out, err := again.CombinedOutput(); err != nil {
