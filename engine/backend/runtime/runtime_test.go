@@ -152,7 +152,7 @@ func TestSessionConfig(t *testing.T) {
 		{name: "D064 threads", config: parameters("TF_NUM_INTRA_THREADS", "3", "TF_NUM_INTER_THREADS", "2",
 			"TF_USE_PER_SESSION_THREADS", "On"),
 			want: slices.Concat([]byte{2 << 3, 3, 5 << 3, 2, 9 << 3, 1, 7 << 3, 1}, growth)},
-		{name: "D064 backend settings", settings: map[string]string{"allow-soft-placement": "false",
+		{name: "D064 backend settings", settings: map[string]string{"allow-soft-placement": "False",
 			"gpu-memory-fraction": "0.5"},
 			want: []byte{6<<3 | 2, 9, 1<<3 | 1, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}},
 		{name: "a number that is none", config: parameters("TF_NUM_INTRA_THREADS", "two"),

@@ -409,7 +409,7 @@ func sessionConfig(c *inferencepb.ModelConfig, settings map[string]string) ([]by
 		return nil, err
 	}
 	yes(own, 9)
-	yes(settings["allow-soft-placement"] != "false", 7)
+	yes(!strings.EqualFold(settings["allow-soft-placement"], "false"), 7)
 	var gpu []byte
 	if f, err := strconv.ParseFloat(settings["gpu-memory-fraction"], 64); err == nil && f > 0 {
 		gpu = protowire.AppendFixed64(protowire.AppendTag(gpu, 1, protowire.Fixed64Type), math.Float64bits(f))
