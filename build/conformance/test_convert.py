@@ -7,7 +7,9 @@ import pathlib
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from PIL import Image, ImageDraw, ImageFont
 
 from harness import BINARY, REFERENCE, ROOT, Server, until
@@ -151,6 +153,16 @@ def test_other_models_are_made_smaller(tmp_path, model, options):
     assert report["outputs"] and all(o["error"] <= 0.01 for o in report["outputs"]), report
     with Server(tmp_path / "models", tmp_path, wait="ready") as s:
         assert [state for state, _ in s.index().values()] == ["READY"]
+
+
+def test_a_table_model_whose_output_would_become_fp16_is_refused(tmp_path):
+    node = helper.make_node("LinearRegressor", ["X"], ["y"], domain="ai.onnx.ml", coefficients=[1.0, 2.0],
+                            intercepts=[0.5], targets=1)
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, n]) for name, n in (("X", 2), ("y", 1))]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], "linear", ports[:1], ports[1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "linear.onnx")
+    assert "an output would become FP16" in convert(tmp_path, tmp_path / "linear.onnx", "--fp16", status=1)
 
 
 def test_calibration_from_saved_requests_and_pictures(tmp_path):

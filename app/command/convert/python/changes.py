@@ -57,6 +57,11 @@ def quantized(model, ports, parts):
         return onnx.load(after)
 
 
+def port_types(model):
+    """The data types of the model's inputs and outputs, by name."""
+    return {p.name: p.type.tensor_type.elem_type for p in [*model.graph.input, *model.graph.output]}
+
+
 def changed(order, model, ports, parts):
     import onnx.version_converter
 
@@ -70,7 +75,10 @@ def changed(order, model, ports, parts):
         if order["fp16"]:
             from onnxconverter_common import float16
 
+            before = port_types(model)
             model = float16.convert_float_to_float16(model, keep_io_types=True)
+            if port_types(model) != before:  # an operator of ai.onnx.ml makes the output
+                raise Stop("it cannot be changed so: an output would become FP16")
             once = {tuple(node.output): node for node in reversed(model.graph.node)}
             kept = [node for node in model.graph.node if once[tuple(node.output)] is node]
             del model.graph.node[:]  # it casts an input that is used twice by the same node twice
