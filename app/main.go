@@ -22,6 +22,7 @@ import (
 	"nereid/app/licenses"
 	"nereid/app/options"
 	"nereid/engine"
+	"nereid/engine/device"
 	"nereid/store"
 )
 
@@ -143,6 +144,10 @@ func commandList() string {
 // Main runs the program and returns its exit status: 0, or 1 after an error that it has printed.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx := context.Background()
+	if err := setEnvironment(); err != nil {
+		fmt.Fprintln(stderr, "error: preparing the environment:", err)
+		return 1
+	}
 	env := &command.Env{
 		Program: filepath.Base(args[0]), Version: Version, Lookup: os.LookupEnv,
 		Stdin: os.Stdin, Stdout: stdout, Stderr: stderr,
@@ -166,6 +171,23 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", name, commandList())
 	return 1
+}
+
+// setEnvironment sets the variables that libraries read later, unless the user has set them. It must be called before
+// anything else runs: C libraries read the environment in their threads, and crash if it grows meanwhile.
+func setEnvironment() error {
+	for name, value := range map[string]string{
+		device.CUDAOrder:        "PCI_BUS_ID", // CUDA numbers GPUs as nvidia-smi does, not with the fastest first
+		"ORT_DISABLE_TELEMETRY": "1",
+	} {
+		if _, ok := os.LookupEnv(name); ok {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func serveCommand(ctx context.Context, e *command.Env, asTriton bool, program string, args []string) int {

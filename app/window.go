@@ -81,6 +81,9 @@ type started struct {
 // opens files, which are absolute paths.
 func serveInWindow(ctx context.Context, env *command.Env, c *options.Config, files []string) error {
 	window, host := desktop.New(), desktop.NewHost()
+	if err := desktop.SetEnvironment(); err != nil {
+		return err
+	}
 	up := make(chan started, 1)
 	var log *slog.Logger // only the server's goroutine uses it
 	around := &shell{

@@ -14,9 +14,6 @@ import (
 	"nereid/engine/device/nvml"
 )
 
-// cudaOrder makes CUDA number GPUs as nvidia-smi does. By default CUDA puts the fastest GPU first.
-const cudaOrder = "CUDA_DEVICE_ORDER"
-
 // OpenMachine finds the GPUs that models may use, and returns nil if there are none. If the driver does not work, the
 // log says why and the server starts without GPUs.
 func OpenMachine(c *options.Config, log *slog.Logger) *device.Machine {
@@ -37,13 +34,9 @@ func OpenMachine(c *options.Config, log *slog.Logger) *device.Machine {
 	if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		o.Visible = &v
 	}
-	if _, ok := os.LookupEnv(cudaOrder); !ok { // before anything opens CUDA
-		if err := os.Setenv(cudaOrder, "PCI_BUS_ID"); err != nil {
-			log.Warn("GPUs may be numbered in another order than nvidia-smi shows", "err", err)
-		}
-	} else if os.Getenv(cudaOrder) != "PCI_BUS_ID" {
+	if order := os.Getenv(device.CUDAOrder); order != "PCI_BUS_ID" {
 		log.Warn("CUDA numbers GPUs with the fastest first; where cards differ, numbers and UUIDs shown here may "+
-			"not be those that models get", cudaOrder, os.Getenv(cudaOrder), "better", "PCI_BUS_ID")
+			"not be those that models get", device.CUDAOrder, order, "better", "PCI_BUS_ID")
 	}
 	m, err := device.NewMachine(o)
 	if err != nil {

@@ -2,7 +2,9 @@ package desktop
 
 import (
 	"cmp"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"nereid/frontend"
@@ -10,6 +12,20 @@ import (
 
 // variables are values to set in the environment; an empty one is removed.
 type variables map[string]string
+
+// SetEnvironment sets what GTK and WebKit read from the environment. It must be called before the server starts: C
+// libraries read the environment in their threads, and crash if it grows meanwhile. New must be called before it.
+func SetEnvironment() error {
+	v := localeFor(os.Getenv)
+	x11 := slices.Contains([]string{"", "unspecified", "x11"}, os.Getenv("XDG_SESSION_TYPE"))
+	if x11 && os.Getenv("GDK_BACKEND") == "" {
+		v["GDK_BACKEND"] = "x11" // as Wails does, which is too late
+	}
+	if err := v.apply(); err != nil {
+		return fmt.Errorf("preparing the environment of the window: %w", err)
+	}
+	return nil
+}
 
 // localeFor returns what must change in the environment (see os.Getenv) before GTK reads it.
 //

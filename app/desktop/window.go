@@ -99,9 +99,6 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := localeFor(os.Getenv).apply(); err != nil {
-		return fmt.Errorf("preparing the window's language: %w", err)
-	}
 	defer func() { // Wails panics if GTK does not start
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the window cannot be opened: %v; check DISPLAY, or use nereid serve and a browser", p)

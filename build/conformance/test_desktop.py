@@ -148,6 +148,42 @@ def test_window_shows_the_page_and_closes_on_sigterm(tmp_path, display):
     assert not (w.data / "window.json").exists(), "window.json still exists"
 
 
+ENVIRONMENT_WATCH = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+static volatile int gtk;
+int gtk_init_check(int *argc, char ***argv) {
+  fprintf(stderr, "GTK starts\n");
+  gtk = 1;
+  return ((int (*)(int *, char ***))dlsym(RTLD_NEXT, "gtk_init_check"))(argc, argv);
+}
+int setenv(const char *name, const char *value, int replace) {
+  if (gtk && !getenv(name)) fprintf(stderr, "the environment grows beside GTK: %s\n", name);
+  return ((int (*)(const char *, const char *, int))dlsym(RTLD_NEXT, "setenv"))(name, value, replace);
+}
+"""
+
+
+def test_the_environment_does_not_grow_beside_gtk(tmp_path, display):
+    """GTK's threads read the environment. If it grows meanwhile it moves, and they read freed memory."""
+    (tmp_path / "watch.c").write_text(ENVIRONMENT_WATCH)
+    watch = tmp_path / "watch.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", watch, tmp_path / "watch.c"], check=True)
+    w = Window(tmp_path, display, SAMPLES, "--model-control-mode=explicit")
+    w.env["LD_PRELOAD"] = str(watch)
+    for name in ("ORT_DISABLE_TELEMETRY", "CUDA_DEVICE_ORDER", "GDK_BACKEND"):
+        w.env.pop(name, None)
+    with w:
+        w.up()
+        http = w.says(r"Started HTTPService at ([\d.:]+)")
+        load = urllib.request.Request(f"http://{http}/v2/repository/models/add_sub/load", method="POST")
+        urllib.request.urlopen(load, timeout=60)
+        assert w.says("GTK starts")
+        assert "the environment grows" not in w.log(), w.log()
+
+
 def test_second_start_shows_the_first_window(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     with Window(tmp_path, display, tmp_path / "models") as w:

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// CUDAOrder is the environment variable that says how CUDA numbers GPUs.
+const CUDAOrder = "CUDA_DEVICE_ORDER"
+
 // GPU is a GPU that this process may use.
 type GPU struct {
 	// Index is its number in the configuration of models and in options: its place among those that this process may

@@ -21,7 +21,9 @@ typedef const OrtApiBase *(*base_function)(void);
   } while (0)
 
 // nrd_open also turns the library's telemetry off. It reports its use to its maker from the moment it is loaded, and
-// DisableTelemetryEvents comes too late: it has then made an ID of the machine and asked for the address.
+// DisableTelemetryEvents comes too late: it has then made an ID of the machine and asked for the address. The program sets
+// the variable when it starts, so the environment does not grow here (see setEnvironment in package app). In another
+// program, which has loaded the library of Nereid, it may.
 void *nrd_open(const char *path, char **error) {
   setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
