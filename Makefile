@@ -301,7 +301,7 @@ test-gpu: gpu-here setup-python build
 	status=0; \
 	tags=; ldflags=; [ ! -e $(CUDA)/env ] || . $(CUDA)/env; \
 	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -tags "$$tags" -ldflags "$$ldflags" -run '^TestGPU' ./engine/backend/onnxruntime || status=1; \
-	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py build/conformance/test_cuda_binding.py -v -rP || status=1; \
+	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_gpu.py build/conformance/test_cuda.py build/conformance/test_cuda_binding.py -v -rP || status=1; \
 	exit $$status
 
 # A clean Debian that boots. The tests run without network, so it has what packages depend on or recommend, and what the

@@ -194,35 +194,37 @@ func TestGPURefuses(t *testing.T) {
 func TestGPUMemoryIsReported(t *testing.T) {
 	gpus(t)
 	b := open(t)
-	for accelerator, told := range map[string]bool{"": true, "tensorrt": false} {
-		s := mlpSpec()
-		accelerate(s.Config, accelerator, nil)
-		m, err := b.Load(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		inst, err := m.NewInstance(t.Context(),
-			backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp := once(t, inst, 1, floats("input", []int64{1, 784}, make([]float32, 784)...))
-		if resp.Err != nil {
-			t.Error(resp.Err)
-		}
-		resp.Release()
-		const weights = 4 * (784*512 + 512*512 + 512*10)
-		got := m.(backend.DeviceMemoryReporter).DeviceMemoryBytes()
-		t.Logf("%q: %v bytes of GPUs", accelerator, got)
-		if n := got[0]; told && (n < weights || n > weights+64<<20) || !told && len(got) > 0 {
-			t.Errorf("%q takes %v; the weights are %d bytes", accelerator, got, weights)
-		}
-		if err := inst.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+	for accelerator, told := range map[string]bool{"cuda": true, "tensorrt": false} {
+		t.Run(accelerator, func(t *testing.T) {
+			s := mlpSpec()
+			accelerate(s.Config, accelerator, nil)
+			m, err := b.Load(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inst, err := m.NewInstance(t.Context(),
+				backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp := once(t, inst, 1, floats("input", []int64{1, 784}, make([]float32, 784)...))
+			if resp.Err != nil {
+				t.Error(resp.Err)
+			}
+			resp.Release()
+			const weights = 4 * (784*512 + 512*512 + 512*10)
+			got := m.(backend.DeviceMemoryReporter).DeviceMemoryBytes()
+			t.Logf("%v bytes of GPUs", got)
+			if n := got[0]; told && (n < weights || n > weights+64<<20) || !told && len(got) > 0 {
+				t.Errorf("it takes %v; the weights are %d bytes", got, weights)
+			}
+			if err := inst.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
