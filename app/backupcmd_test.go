@@ -40,6 +40,14 @@ func TestBackupCommand(t *testing.T) {
 			t.Errorf("the token is not there: %q", out)
 		}
 	})
+	t.Run("G027 files and folders with relative names", func(t *testing.T) {
+		t.Chdir(filepath.Dir(file))
+		run(0, "restore", "--data-dir=relative", filepath.Base(file))
+		run(0, "backup", "--data-dir=relative", "again.db")
+		if out, _ := run(0, "token", "list", "--data-dir=relative"); !strings.Contains(out, "laptop") {
+			t.Errorf("the token is not there: %q", out)
+		}
+	})
 	t.Run("G027 restored in place, once the server is stopped", func(t *testing.T) {
 		r.shutdown()
 		run(0, "token", "revoke", "--data-dir="+dir, "laptop")

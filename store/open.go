@@ -45,6 +45,9 @@ func openDB(dsn string, conns int) *sql.DB {
 
 // dsn returns the data source name of the database at path.
 func dsn(path, params string) string {
+	if abs, err := filepath.Abs(path); err == nil { // a relative path would be read as the host of the URL
+		path = abs
+	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: params}).String()
 }
 
