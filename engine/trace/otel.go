@@ -31,16 +31,21 @@ type Telemetry struct {
 	ScheduleDelay *time.Duration
 }
 
-// list returns names and values, sorted by name, as the trace extension shows them.
-func (t *Telemetry) list() [][2]string {
-	delay := strconv.Itoa(sdk.DefaultScheduleDelay)
-	if t.ScheduleDelay != nil {
-		delay = strconv.FormatInt(t.ScheduleDelay.Milliseconds(), 10)
+// complete fills in the limits that are not set with those that the SDK uses.
+func (t *Telemetry) complete(o *sdk.BatchSpanProcessorOptions) {
+	t.MaxQueueSize = cmp.Or(t.MaxQueueSize, o.MaxQueueSize)
+	t.MaxExportBatchSize = cmp.Or(t.MaxExportBatchSize, o.MaxExportBatchSize)
+	if t.ScheduleDelay == nil {
+		t.ScheduleDelay = &o.BatchTimeout
 	}
+}
+
+// list returns names and values, sorted by name, as the trace extension shows them. t is complete.
+func (t *Telemetry) list() [][2]string {
 	all := [][2]string{
-		{"bsp_max_export_batch_size", strconv.Itoa(cmp.Or(t.MaxExportBatchSize, sdk.DefaultMaxExportBatchSize))},
-		{"bsp_max_queue_size", strconv.Itoa(cmp.Or(t.MaxQueueSize, sdk.DefaultMaxQueueSize))},
-		{"bsp_schedule_delay", delay},
+		{"bsp_max_export_batch_size", strconv.Itoa(t.MaxExportBatchSize)},
+		{"bsp_max_queue_size", strconv.Itoa(t.MaxQueueSize)},
+		{"bsp_schedule_delay", strconv.FormatInt(t.ScheduleDelay.Milliseconds(), 10)},
 	}
 	var pairs []string
 	for _, r := range t.Resource {
@@ -65,7 +70,8 @@ type exporter struct {
 
 const defaultURL = "http://localhost:4318/v1/traces"
 
-func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
+// newExporter makes an exporter, and completes t.
+func newExporter(t *Telemetry, log *slog.Logger) (*exporter, error) {
 	var opts []otlptracehttp.Option
 	switch {
 	case t.URL != "":
@@ -96,7 +102,10 @@ func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
 		batch = append(batch, sdk.WithMaxExportBatchSize(t.MaxExportBatchSize))
 	}
 	q := &spanQueue{log: log}
-	batch = append(batch, func(o *sdk.BatchSpanProcessorOptions) { q.most = int64(o.MaxQueueSize) })
+	batch = append(batch, func(o *sdk.BatchSpanProcessorOptions) {
+		q.most = int64(o.MaxQueueSize)
+		t.complete(o)
+	})
 	q.SpanProcessor = sdk.NewBatchSpanProcessor(&lossLogger{SpanExporter: out, log: log, queue: q}, batch...)
 	ids := &idGenerator{}
 	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(q),

@@ -580,6 +580,19 @@ func TestClosingWithoutTracesWaitsForNothing(t *testing.T) {
 	}
 }
 
+// The limits of the environment are used, so the settings must show them.
+func TestE042_SettingsShowTheEnvironmentsLimits(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "700")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "30")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	url, _, _ := endpoint(t)
+	tr := open(t, Settings{Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{URL: url, MaxExportBatchSize: 20})
+	if got, want := list(tr, ""), "OFF 1 -1 opentelemetry 20 700 200 "+url; got != want {
+		t.Errorf("settings %s, want %s", got, want)
+	}
+	shut(t, tr)
+}
+
 func TestOpenTelemetry_E042(t *testing.T) {
 	url, spans, resource := endpoint(t)
 	tr := open(t, Settings{Level: Timestamps, Rate: 0, Count: -1, Mode: ModeOpenTelemetry},

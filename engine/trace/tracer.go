@@ -70,7 +70,7 @@ func New(o Options) (*Tracer, error) {
 	}
 	t.writer = writer{log: o.Log, file: o.Settings.File, groups: map[*setting]*array{}}
 	if o.Settings.Mode == ModeOpenTelemetry {
-		x, err := newExporter(o.Telemetry, o.Log)
+		x, err := newExporter(&t.tel, o.Log)
 		if err != nil {
 			return nil, err
 		}
