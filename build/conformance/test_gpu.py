@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -70,8 +71,8 @@ def sample(repo, name, target=None, config=ON_GPU):
 
 def holds(repo, name, size, config=ON_GPU):
     models.write(repo / name / "1/model.py", HOLDS % size)
-    models.write(repo / name / "config.pbtxt", 'backend: "python"\ninput [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } '
-                 ']\noutput [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\n' + config)
+    models.write(repo / name / "config.pbtxt", 'backend: "python"\ninput [ { name: "IN" data_type: TYPE_INT32 '
+                 'dims: [ 1 ] } ]\noutput [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\n' + config)
 
 
 def ask(client, model):
@@ -93,7 +94,8 @@ def metrics(server):
 
 def figures(server):
     """The metrics of GPUs without their labels."""
-    return {m[1]: float(m[2]) for m in re.finditer(r"(?m)^(nv_(?:gpu|energy)\w+)\{gpu_uuid=[^}]*\} (\S+)$", metrics(server))}
+    lines = re.finditer(r"(?m)^(nv_(?:gpu|energy)\w+)\{gpu_uuid=[^}]*\} (\S+)$", metrics(server))
+    return {m[1]: float(m[2]) for m in lines}
 
 
 def states(server):
@@ -155,8 +157,8 @@ def test_C057_C059_C061_instances_on_the_card(tmp_path):
     sample(repo, "add_sub", "far", "instance_group [ { kind: KIND_GPU gpus: [ 31 ] } ]\n")
     sample(repo, "add_sub", "both", "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]\n")
     with serve(repo, tmp_path, "--exit-on-error=false", wait="live") as s, th.InferenceServerClient(s.http) as c:
-        until(lambda: s.state("far") == "UNAVAILABLE" and s.state("both") == s.state("two") == "READY", 120, "not loaded",
-              s.log)
+        until(lambda: [s.state(m) for m in ("far", "both", "two")] == ["UNAVAILABLE", "READY", "READY"], 120,
+              "not loaded", s.log)
         assert "31" in s.index()["far", "1"][1]
         asked = [ask(c, "two") for _ in range(20)]
         assert {tuple(a[:2]) for a in asked} == {("GPU", "0")}
@@ -217,9 +219,9 @@ def test_E019_E020_E021_E022_the_metrics_agree_with_nvidia_smi(tmp_path):
         for t in threads:
             t.start()
         try:
-            first = until(lambda: (f := figures(s)).get("nv_gpu_utilization", 0) > 0 and f, 60, "the card does nothing", s.log)
-            later = until(lambda: (f := figures(s))["nv_energy_consumption"] > first["nv_energy_consumption"] + 20 and f, 60,
-                          "no energy", s.log)
+            until(lambda: figures(s).get("nv_gpu_utilization", 0) > 0, 60, "the card does nothing", s.log)
+            enough = figures(s)["nv_energy_consumption"] + 20
+            later = until(lambda: (f := figures(s))["nv_energy_consumption"] > enough and f, 60, "no energy", s.log)
             total, used, power, limit = map(float, smi("memory.total,memory.used,power.draw,power.limit"))
         finally:
             end.set()
@@ -228,7 +230,7 @@ def test_E019_E020_E021_E022_the_metrics_agree_with_nvidia_smi(tmp_path):
         print(later, total, used, power, limit)
         assert failed == []
         assert later["nv_gpu_memory_total_bytes"] == pytest.approx(total * MIB, rel=1e-3)
-        assert later["nv_gpu_memory_used_bytes"] == pytest.approx(used * MIB, rel=0.2)
+        assert later["nv_gpu_memory_used_bytes"] == pytest.approx(used * MIB, rel=0.05)
         assert later["nv_gpu_power_limit"] == pytest.approx(limit, rel=0.01)
         assert 0.3 * power < later["nv_gpu_power_usage"] < 3 * power
         assert 0 < later["nv_gpu_utilization"] <= 1
@@ -273,14 +275,18 @@ def test_E035_models_stay_within_the_memory_budget_of_the_card(tmp_path):
             assert sum(m["gpuBytes"] for m in now.values() if m["resident"]) <= 1800 * MIB
 
 
+BODY = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [0]}]}
+
+
 def test_D022_a_process_that_is_killed_gives_the_memory_of_the_card_back(tmp_path):
     holds(tmp_path / "models", "m", 2000 * MIB)
     with serve(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
         used = float(smi("memory.used")[0])
         for _ in range(3):
-            os.kill(ask(c, "m")[4], signal.SIGKILL)
-            until(lambda: s.get("/v2/models/m/ready").status == 200, 60, "it does not come back", s.log)
-            ask(c, "m")
+            old = ask(c, "m")[4]
+            os.kill(old, signal.SIGKILL)
+            until(lambda: s.post("/v2/models/m/infer", BODY).status == 200 and ask(c, "m")[4] != old, 60,
+                  "it does not come back", s.log)
         assert abs(float(smi("memory.used")[0]) - used) < 200
 
 
@@ -327,8 +333,8 @@ def test_D006_an_ensemble_of_models_on_the_card_and_on_the_cpu(tmp_path):
     steps = ", ".join('{ model_name: "%s" model_version: -1 input_map { key: "INPUT0" value: "%s" } '
                       'output_map { key: "OUTPUT0" value: "%s" } }' % step
                       for step in (("a", "INPUT0", "one"), ("b", "one", "two"), ("c", "two", "OUTPUT0")))
-    models.write(repo / "all/config.pbtxt", f'platform: "ensemble"\nmax_batch_size: 32\ninput [ {{ {io % "INPUT0"} }} ]\n'
-                 f'output [ {{ {io % "OUTPUT0"} }} ]\nensemble_scheduling {{ step [ {steps} ] }}\n')
+    models.write(repo / "all/config.pbtxt", f'platform: "ensemble"\nmax_batch_size: 32\ninput [ {{ {io % "INPUT0"} }} '
+                 f']\noutput [ {{ {io % "OUTPUT0"} }} ]\nensemble_scheduling {{ step [ {steps} ] }}\n')
     (repo / "all/1").mkdir()
     with serve(repo, tmp_path) as s, th.InferenceServerClient(s.http) as c:
         np.testing.assert_array_equal(plus(c, "all"), np.full((1, 16), 3, np.float32))
@@ -349,13 +355,12 @@ torch.jit.script(Net()).save("model.pt")
 
 def test_D061_torchscript_on_the_card(tmp_path):
     pytest.importorskip("torch")
-    import sys
-
     folder = tmp_path / "models/net"
     (folder / "1").mkdir(parents=True)
-    subprocess.run([sys.executable, "-c", TORCH], cwd=folder / "1", check=True)
-    models.write(folder / "config.pbtxt", 'backend: "pytorch"\ninput [ { name: "INPUT__0" data_type: TYPE_FP32 dims: [ 4 ] } '
-                 ']\noutput [ { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 4 ] } ]\n' + ON_GPU)
+    models.write(tmp_path / "net.py", TORCH)  # TorchScript reads the source
+    subprocess.run([sys.executable, tmp_path / "net.py"], cwd=folder / "1", check=True)
+    models.write(folder / "config.pbtxt", 'backend: "pytorch"\ninput [ { name: "INPUT__0" data_type: TYPE_FP32 '
+                 'dims: [ 4 ] } ]\noutput [ { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 4 ] } ]\n' + ON_GPU)
     with serve(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
         i = th.InferInput("INPUT__0", [4], "FP32")
         i.set_data_from_numpy(np.arange(4, dtype=np.float32))
@@ -363,21 +368,23 @@ def test_D061_torchscript_on_the_card(tmp_path):
 
 
 def test_F020_perf_collects_the_metrics_of_the_card(tmp_path):
-    sample(tmp_path / "models", "digits")
+    sample(tmp_path / "models", "mlp")
     with serve(tmp_path / "models", tmp_path) as s:
-        run = subprocess.run([BINARY, "perf", "-m", "digits", "-u", s.http, "--collect-metrics", f"--metrics-url={s.metrics}"
-                              "/metrics", "--concurrency-range=4", "--measurement-interval=2500", "--max-trials=3", "-f", tmp_path / "out.csv",
-                              "--verbose-csv"], capture_output=True, text=True, timeout=120)
+        run = subprocess.run(
+            [BINARY, "perf", "-m", "mlp", "-u", s.http, "--collect-metrics", f"--metrics-url={s.metrics}/metrics",
+             "--concurrency-range=4", "--measurement-interval=2500", "-f", tmp_path / "out.csv", "--verbose-csv"],
+            capture_output=True, text=True, timeout=120)
         print(run.stdout)
         assert run.returncode == 0, run.stderr
-        assert re.search("(?i)gpu", run.stdout) and re.search("(?i)gpu", (tmp_path / "out.csv").read_text().splitlines()[0])
+        assert "Max GPU Memory Usage" in run.stdout
+        assert "GPU" in (tmp_path / "out.csv").read_text().splitlines()[0]
 
 
 def test_F036_tune_measures_the_card(tmp_path):
     sample(tmp_path / "models", "digits", config="")
     run = subprocess.run(
-        [BINARY, "tune", f"--model-repository={tmp_path / 'models'}", "-m", "digits", "--search=brute", "--concurrency=8",
-         "--max-batch-sizes=16", "--queue-delays=100", "--instance-counts=1", "--instance-kinds=cpu,gpu", "--threads=1",
+        [BINARY, "tune", f"--model-repository={tmp_path / 'models'}", "-m", "digits", "--search=brute",
+         "--concurrency=8", "--max-batch-sizes=16", "--queue-delays=100", "--instance-counts=1", "--instance-kinds=cpu,gpu", "--threads=1",
          "--window=500", f"--export-path={tmp_path / 'out'}", f"--report={tmp_path / 'report.html'}", "--",
          f"--onnxruntime-library={LIBRARY}"], capture_output=True, text=True, timeout=240)
     print(run.stdout[-3000:])

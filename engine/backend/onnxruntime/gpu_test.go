@@ -174,7 +174,7 @@ func TestGPURefuses(t *testing.T) {
 		device            int
 		code              status.Code
 	}{
-		{"a card that is not there", "", nil, cards + 7, status.Internal},
+		{"a card that is not there", "", nil, cards + 7, status.InvalidArg},
 		{"an option that CUDA does not have", "cuda", map[string]string{"warp": "9"}, 0, status.InvalidArg},
 		{"an option of TensorRT that is no number", "tensorrt", map[string]string{"max_workspace_size_bytes": "much"},
 			0, status.InvalidArg},

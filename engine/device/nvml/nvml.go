@@ -20,6 +20,8 @@ type Driver struct {
 	lib  nvml.Interface
 	gpus map[string]nvml.Device // by UUID; not changed after Open
 	list []device.GPU
+	// reserved: the library tells memory that the driver reserves from memory in use; libraries before 510 add them.
+	reserved bool
 	// Version is the driver's version, such as "550.54.15"; "": unknown.
 	Version string
 }
@@ -43,7 +45,8 @@ func Open(lib nvml.Interface) (d *Driver, faults []error, err error) {
 		return nil, nil, fmt.Errorf(
 			"NVIDIA's driver is installed but does not start (%s); see whether nvidia-smi works", said(ret))
 	}
-	d = &Driver{lib: lib, gpus: map[string]nvml.Device{}}
+	d = &Driver{lib: lib, gpus: map[string]nvml.Device{},
+		reserved: lib.Extensions().LookupSymbol("nvmlDeviceGetMemoryInfo_v2") == nil}
 	if v, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
 		d.Version = v
 	}
@@ -116,7 +119,7 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 	if h == nil {
 		return r, fmt.Errorf("there is no GPU %q", uuid)
 	}
-	m, ret := h.GetMemoryInfo()
+	m, ret := d.memory(h)
 	if ret != nvml.SUCCESS {
 		return r, fmt.Errorf("GPU %s does not answer (%s)", uuid, said(ret)) // every GPU reports its memory
 	}
@@ -142,6 +145,16 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 		r.Known |= device.HasTemperature
 	}
 	return r, nil
+}
+
+// memory returns the memory of a GPU. Used is that of programs, as nvidia-smi and Triton report it, without what the
+// driver reserves, which is hundreds of MB on a large GPU.
+func (d *Driver) memory(h nvml.Device) (nvml.Memory, nvml.Return) {
+	if !d.reserved {
+		return h.GetMemoryInfo()
+	}
+	m, ret := h.GetMemoryInfo_v2()
+	return nvml.Memory{Total: m.Total, Free: m.Free, Used: m.Used}, ret
 }
 
 // Processes implements device.ProcessReader. On Windows and for parts of a GPU (MIG) the library does not report it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
 	"nereid/engine/device"
@@ -15,6 +16,9 @@ import (
 // server is a machine with eight cards and a library whose functions a test sets.
 func server() *dgxa100.Server {
 	s := dgxa100.New()
+	s.ExtensionsFunc = func() lib.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return lib.ERROR_FUNCTION_NOT_FOUND }}
+	}
 	for i := range s.Devices {
 		d := s.Devices[i].(*dgxa100.Device)
 		d.MemoryInfo.Used = uint64(i) << 30
@@ -61,6 +65,26 @@ func TestGPUsOfTheLibrary(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Since 510 the library has a function that does not count as used what the driver reserves.
+func TestMemoryThatTheDriverReservesIsNotUsed(t *testing.T) {
+	s := server()
+	s.ExtensionsFunc = func() lib.ExtendedInterface {
+		return &mock.ExtendedInterface{LookupSymbolFunc: func(string) error { return nil }}
+	}
+	card := s.Devices[3].(*dgxa100.Device)
+	card.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) {
+		return lib.Memory_v2{Total: 40 << 30, Reserved: 1 << 30, Used: 2 << 30, Free: 37 << 30}, lib.SUCCESS
+	}
+	d, _, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Read(card.UUID)
+	if err != nil || r.MemoryUsed != 2<<30 || r.MemoryTotal != 40<<30 {
+		t.Errorf("Read = %+v, %v; want 2 of 40 GiB in use", r, err)
 	}
 }
 

@@ -8,6 +8,7 @@
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
 typedef struct { unsigned long long total, free, used; } memory;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci;
 typedef struct { unsigned pid; unsigned long long used; unsigned instance, compute; } process;
 
@@ -31,14 +32,22 @@ int nvmlDeviceGetUUID(void *d, char *to, unsigned n) { snprintf(to, n, "GPU-0000
 int nvmlDeviceGetName(void *d, char *to, unsigned n) { snprintf(to, n, "Fake GPU %lu", number(d)); return SUCCESS; }
 int nvmlDeviceGetCudaComputeCapability(void *d, int *major, int *minor) { *major = 8, *minor = 6; return SUCCESS; }
 
-int nvmlDeviceGetMemoryInfo(void *d, memory *m) {
+/* The driver reserves 64 MiB. The older function counts them as used. */
+int nvmlDeviceGetMemoryInfo_v2(void *d, memory_v2 *m) {
 	char line[256];
-	*m = (memory){.total = 1ull << 30};
+	*m = (memory_v2){.version = m->version, .total = 1ull << 30, .reserved = 64ull << 20};
 	FILE *f = state(d);
 	while (f != NULL && fgets(line, sizeof line, f) != NULL) sscanf(line, "used %llu", &m->used);
 	if (f != NULL) fclose(f);
-	m->free = m->total - m->used;
+	m->free = m->total - m->reserved - m->used;
 	return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(void *d, memory *m) {
+	memory_v2 all = {0};
+	int r = nvmlDeviceGetMemoryInfo_v2(d, &all);
+	*m = (memory){.total = all.total, .free = all.free, .used = all.used + all.reserved};
+	return r;
 }
 
 int nvmlDeviceGetPciInfo_v3(void *d, pci *p) {
