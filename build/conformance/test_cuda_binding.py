@@ -178,7 +178,7 @@ def test_throughput_of_instances(onnx, cuda, count, record_property):
                     with th.InferenceServerClient(onnx.http) as mine:
                         i = th.InferInput("input", [1, 784], "FP32")
                         if where == "region":
-                            i = shared_input(th, regions[k], 784 * 4, [1, 784], "FP32")
+                            i = shared_input(th, regions[k], 784 * 4, [1, 784], "FP32", name="input")
                         else:
                             i.set_data_from_numpy(np.zeros((1, 784), np.float32))
                         while time.monotonic() < end:

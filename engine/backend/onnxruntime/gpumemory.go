@@ -133,7 +133,7 @@ func (x *instance) addDeviceInput(i int, requests []*infer.Request, size int, co
 		}
 	}
 	at := x.input(requests[0], i).OnDevice().Address
-	if len(requests) > 1 || !gpumem.Aligned(at) {
+	if len(requests) > 1 || !gpumem.Aligned(at) || x.fill > 0 {
 		b := g.memory.Device(g.index, size)
 		if b == nil {
 			return false, nil
@@ -145,6 +145,12 @@ func (x *instance) addDeviceInput(i int, requests []*infer.Request, size int, co
 			d := x.input(r, i).OnDevice()
 			g.copies = append(g.copies, gpumem.Copy{To: to, From: d.Address, Size: d.Size})
 			to += uintptr(d.Size)
+		}
+		row := size / x.rows
+		last := x.input(requests[len(requests)-1], i).OnDevice()
+		for range x.fill {
+			g.copies = append(g.copies, gpumem.Copy{To: to, From: last.Address + uintptr(last.Size-row), Size: row})
+			to += uintptr(row)
 		}
 		if err := g.memory.Copy(g.index, g.copies); err != nil {
 			return false, status.Errorf(status.InvalidArg,
@@ -167,10 +173,10 @@ func (x *instance) requestGPUOutput(i int, requests []*infer.Request, size int) 
 	g, p := x.gpu, &x.m.outputs[i]
 	known := x.preallocate && size > 0
 	if known {
-		x.preallocatedShape(p, requests)
+		x.preallocatedShape(p)
 	}
 	if g.binds && p.staysOnGPU(requests, g.index) {
-		if known && len(requests) == 1 {
+		if known && len(requests) == 1 && x.fill == 0 {
 			d := deviceRegion(requests[0], p.name)
 			here := memoryRange{d.Address, size}
 			if size <= d.Size && gpumem.Aligned(d.Address) && !slices.ContainsFunc(g.used, here.overlaps) {

@@ -24,6 +24,10 @@ type instance struct {
 	scratch []capi.Scratch // by input: concatenated or small data
 	small   []capi.Scratch // by output: preallocated memory of a small output of known shape
 
+	steady *steadyRows // nil: runs have the rows of the requests
+	rows   int         // of this run
+	fill   int         // how many of them are copies of the last row of the requests
+
 	preallocate  bool  // the model writes outputs of known shape to memory of the server
 	preallocated bool  // it does so for at least one output of this run
 	index        []int // by output: its index among the outputs of this run, -1 if it is not requested
@@ -53,6 +57,7 @@ func newInstance(m *model, session *capi.Session, where place, nodes []int) (*in
 	gpu := newGPUMemory(m, runner, where, nodes)
 	return &instance{
 		m: m, runner: runner, canceller: newCanceller(runner), gpu: gpu, preallocate: !where.gpu || gpu != nil,
+		steady:  m.steady(session, where),
 		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), index: make([]int, len(out)),
 	}, nil
 }
@@ -110,6 +115,12 @@ func (x *instance) executeTogether(ctx context.Context, b *infer.Batch, requests
 func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.runner.Reset()
 	defer x.giveStrings()
+	rows := int(infer.Rows(requests))
+	x.rows = rows
+	if x.steady != nil {
+		x.rows = x.steady.take(rows)
+	}
+	x.fill = x.rows - rows
 	if x.gpu != nil {
 		defer x.gpu.endRun()
 	}
@@ -230,7 +241,7 @@ func (x *instance) addInput(i int, requests []*infer.Request) error {
 	}
 	data := first.Data
 	copied := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) ||
-		len(data) < size // it is on a GPU
+		len(data) < size // it is on a GPU, or filled up
 	if copied {
 		if data, err = x.concatenate(i, requests, size); err != nil {
 			return err
@@ -297,7 +308,7 @@ func (x *instance) checkEmpty(name string) error {
 	return nil
 }
 
-// concatenate copies the requests' data of input i, of size bytes together.
+// concatenate copies the requests' data of input i, of size bytes together, and fills it up.
 func (x *instance) concatenate(i int, requests []*infer.Request, size int) ([]byte, error) {
 	data, err := x.inputMemory(i, size)
 	if err != nil {
@@ -314,6 +325,11 @@ func (x *instance) concatenate(i int, requests []*infer.Request, size int) ([]by
 			continue
 		}
 		at += copy(data[at:], in.Data)
+	}
+	if x.fill > 0 {
+		for row := size / x.rows; at < size; at += row {
+			copy(data[at:], data[at-row:at])
+		}
 	}
 	return data, nil
 }
@@ -332,7 +348,7 @@ func (x *instance) inputMemory(i, size int) ([]byte, error) {
 	return data, nil
 }
 
-// inputShape stores the shape of input i, for all requests together, in x.shape. It returns the size in bytes.
+// inputShape stores the shape of input i, for the run, in x.shape. It returns the size in bytes.
 func (x *instance) inputShape(i int, requests []*infer.Request) (size int, err error) {
 	ragged, total := x.m.inputs[i].ragged, int64(0)
 	for k, r := range requests {
@@ -353,6 +369,10 @@ func (x *instance) inputShape(i int, requests []*infer.Request) (size int, err e
 	}
 	if ragged {
 		x.shape = append(x.shape[:0], total)
+	}
+	if x.fill > 0 {
+		size = size / int(x.shape[0]) * x.rows
+		x.shape[0] = int64(x.rows)
 	}
 	return size, nil
 }
@@ -383,7 +403,6 @@ func (x *instance) addBatchInput(i int, requests []*infer.Request) (err error) {
 // requestOutputs requests the outputs that any request wants, and the states. Small outputs of known shape are written
 // to preallocated memory, which saves making and freeing a value for each run.
 func (x *instance) requestOutputs(requests []*infer.Request) error {
-	rows := infer.Rows(requests)
 	n := 0
 	x.preallocated = false
 	for i := range x.m.outputs {
@@ -396,7 +415,7 @@ func (x *instance) requestOutputs(requests []*infer.Request) error {
 		n++
 		size := p.rowSize
 		if x.m.batched {
-			size *= rows
+			size *= int64(x.rows)
 		}
 		if x.gpu != nil {
 			x.requestGPUOutput(i, requests, int(size))
@@ -410,7 +429,7 @@ func (x *instance) requestOutputs(requests []*infer.Request) error {
 		if err != nil {
 			return status.Errorf(status.Unavailable, "%w", err)
 		}
-		x.preallocatedShape(p, requests)
+		x.preallocatedShape(p)
 		x.preallocated = true
 		x.runner.AddOutputTo(i, p.code, x.shape, data)
 	}
@@ -418,10 +437,10 @@ func (x *instance) requestOutputs(requests []*infer.Request) error {
 }
 
 // preallocatedShape stores the shape of an output of known shape in x.shape.
-func (x *instance) preallocatedShape(p *port, requests []*infer.Request) {
+func (x *instance) preallocatedShape(p *port) {
 	x.shape = append(x.shape[:0], p.known...)
 	if x.m.batched {
-		x.shape[0] = infer.Rows(requests)
+		x.shape[0] = int64(x.rows)
 	}
 }
 

@@ -34,15 +34,17 @@ type model struct {
 	outputs  []port
 	batched  bool // max_batch_size is above 0
 	share    bool // instances share sessions
+	fillAll  bool // see Backend
 
 	pool    tensor.Pool    // memory of small outputs and of strings
 	strings *tensor.Budget // of ONNX Runtime's strings; see Options.Memory
 	values  valueBuffers
 
 	mu       sync.Mutex
-	sessions map[place]openSession   // guarded by mu: the shared sessions
-	initial  *capi.Session           // guarded by mu: made by newModel; the first instance on a CPU uses it
-	all      map[*capi.Session]place // guarded by mu: the open sessions
+	sessions map[place]openSession         // guarded by mu: the shared sessions
+	initial  *capi.Session                 // guarded by mu: made by newModel; the first instance on a CPU uses it
+	all      map[*capi.Session]place       // guarded by mu: the open sessions
+	rows     map[*capi.Session]*steadyRows // guarded by mu: of the sessions whose runs are filled up
 }
 
 // place is where a session runs.
@@ -108,6 +110,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 		batched: s.Config.GetMaxBatchSize() > 0,
 		share:   mode != own || sharesSession(s.Config),
 		run:     runOptions(s.Config), sessions: map[place]openSession{}, all: map[*capi.Session]place{},
+		rows: map[*capi.Session]*steadyRows{}, fillAll: b.fillAll,
 	}
 	var session *capi.Session
 	var err error
@@ -245,6 +248,7 @@ func (m *model) closeSession(s *capi.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.all, s)
+	delete(m.rows, s)
 	s.Close()
 }
 

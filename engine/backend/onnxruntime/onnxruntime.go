@@ -74,6 +74,8 @@ type Backend struct {
 	log *slog.Logger
 	// fakeGPU is set by tests: instances on GPUs run on the CPU. It is ONNX Runtime's name for their memory.
 	fakeGPU string
+	// fillAll is set by tests: all runs on GPUs are filled up, as those of models with convolutions.
+	fillAll bool
 
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model

@@ -59,7 +59,7 @@ func (x *instance) checkOutput(i int, requests []*infer.Request) error {
 	case p.split != nil:
 		return x.checkSplit(p, o, requests)
 	case x.m.batched:
-		return batchio.CheckRows(x.m.spec.ModelName, p.name, o.Shape, infer.Rows(requests))
+		return batchio.CheckRows(x.m.spec.ModelName, p.name, o.Shape, int64(x.rows))
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (x *instance) addOutput(i int, requests []*infer.Request, responses []*infe
 		}
 		size := int(elements) * p.dt.Size()
 		switch {
-		case len(requests) == 1:
+		case len(requests) == 1 && x.fill == 0:
 			size = o.Size
 		case p.dt == tensor.Bytes:
 			if size, err = tensor.SplitBytes(data, elements); err != nil {
