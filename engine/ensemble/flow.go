@@ -79,9 +79,8 @@ func (f *flow) run() {
 			next, decoupled = nil, -1
 		}
 		inline := -1
-		if len(next) > 0 && running == 0 {
-			inline = next[len(next)-1]
-			next = next[:len(next)-1]
+		if len(next) == 1 && running == 0 { // nothing can become ready before it has finished
+			inline, next = next[0], nil
 		}
 		for _, i := range next {
 			running++
