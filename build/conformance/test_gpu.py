@@ -222,16 +222,18 @@ def test_E019_E020_E021_E022_the_metrics_agree_with_nvidia_smi(tmp_path):
         try:
             until(lambda: figures(s).get("nv_gpu_utilization", 0) > 0, 60, "the card does nothing", s.log)
             enough = figures(s)["nv_energy_consumption"] + 20
-            later = until(lambda: (f := figures(s))["nv_energy_consumption"] > enough and f, 60, "no energy", s.log)
-            total, used, power, limit = map(float, smi("memory.total,memory.used,power.draw,power.limit"))
+            until(lambda: figures(s)["nv_energy_consumption"] > enough, 60, "no energy", s.log)
+            until(lambda: abs(figures(s)["nv_gpu_memory_used_bytes"] - float(smi("memory.used")[0]) * MIB) < 2 * MIB, 60,
+                  "nvidia-smi says another memory", s.log)
+            later = figures(s)
+            total, power, limit = map(float, smi("memory.total,power.draw,power.limit"))
         finally:
             end.set()
             for t in threads:
                 t.join()
-        print(later, total, used, power, limit)
+        print(later, total, power, limit)
         assert failed == []
         assert later["nv_gpu_memory_total_bytes"] == pytest.approx(total * MIB, rel=1e-3)
-        assert later["nv_gpu_memory_used_bytes"] == pytest.approx(used * MIB, rel=0.05)
         assert later["nv_gpu_power_limit"] == pytest.approx(limit, rel=0.01)
         assert 0.3 * power < later["nv_gpu_power_usage"] < 3 * power
         assert 0 <= later["nv_gpu_utilization"] <= 1  # it was above 0
