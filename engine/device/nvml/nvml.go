@@ -148,13 +148,14 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 }
 
 // memory returns the memory of a GPU. Used is that of programs, as nvidia-smi and Triton report it, without what the
-// driver reserves, which is hundreds of MB on a large GPU.
+// driver reserves, which is hundreds of MB on a large GPU. A GPU may not support the function for that.
 func (d *Driver) memory(h nvml.Device) (nvml.Memory, nvml.Return) {
-	if !d.reserved {
-		return h.GetMemoryInfo()
+	if d.reserved {
+		if m, ret := h.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+			return nvml.Memory{Total: m.Total, Free: m.Free, Used: m.Used}, ret
+		}
 	}
-	m, ret := h.GetMemoryInfo_v2()
-	return nvml.Memory{Total: m.Total, Free: m.Free, Used: m.Used}, ret
+	return h.GetMemoryInfo()
 }
 
 // Processes implements device.ProcessReader. On Windows and for parts of a GPU (MIG) the library does not report it.

@@ -86,6 +86,10 @@ func TestMemoryThatTheDriverReservesIsNotUsed(t *testing.T) {
 	if err != nil || r.MemoryUsed != 2<<30 || r.MemoryTotal != 40<<30 {
 		t.Errorf("Read = %+v, %v; want 2 of 40 GiB in use", r, err)
 	}
+	card.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) { return lib.Memory_v2{}, lib.ERROR_NOT_SUPPORTED }
+	if r, err = d.Read(card.UUID); err != nil || r.MemoryUsed != 3<<30 {
+		t.Errorf("Read without that function = %+v, %v; want 3 GiB in use", r, err)
+	}
 }
 
 func TestOpenFaults(t *testing.T) {
