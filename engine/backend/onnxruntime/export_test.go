@@ -15,7 +15,10 @@ func (b *Backend) FillRuns() { b.fillAll = true }
 func RunRows(x backend.Instance) int { return x.(*instance).rows }
 
 // SteadyRows returns the function that chooses the rows of runs of a model with this max_batch_size.
-func SteadyRows(most int) func(n int) int { return (&steadyRows{most: most}).take }
+func SteadyRows(most int) func(n int) int {
+	s := &steadyRows{most: most}
+	return func(n int) int { return s.take(n, nil) }
+}
 
 // FakeGPUsWithoutMemory makes instances on GPUs run on the CPU, where ONNX Runtime does not accept GPU memory.
 func (b *Backend) FakeGPUsWithoutMemory() { b.fakeGPU = capi.CUDA }

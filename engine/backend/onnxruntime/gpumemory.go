@@ -146,10 +146,10 @@ func (x *instance) addDeviceInput(i int, requests []*infer.Request, size int, co
 			g.copies = append(g.copies, gpumem.Copy{To: to, From: d.Address, Size: d.Size})
 			to += uintptr(d.Size)
 		}
-		row := size / x.rows
-		last := x.input(requests[len(requests)-1], i).OnDevice()
+		last := g.copies[len(g.copies)-1]
 		for range x.fill {
-			g.copies = append(g.copies, gpumem.Copy{To: to, From: last.Address + uintptr(last.Size-row), Size: row})
+			row := size / x.rows
+			g.copies = append(g.copies, gpumem.Copy{To: to, From: last.From + uintptr(last.Size-row), Size: row})
 			to += uintptr(row)
 		}
 		if err := g.memory.Copy(g.index, g.copies); err != nil {

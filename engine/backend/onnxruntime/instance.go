@@ -94,6 +94,9 @@ func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
 // separately: the values of one may have failed the others.
 func (x *instance) executeTogether(ctx context.Context, b *infer.Batch, requests []*infer.Request) {
 	err := x.run(ctx, b, requests)
+	if err != nil && x.fill > 0 && status.CodeOf(err) != status.Cancelled && !requests[0].Answered() {
+		err = x.runUnfilled(ctx, b, requests)
+	}
 	if err == nil {
 		return
 	}
@@ -115,12 +118,7 @@ func (x *instance) executeTogether(ctx context.Context, b *infer.Batch, requests
 func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.runner.Reset()
 	defer x.giveStrings()
-	rows := int(infer.Rows(requests))
-	x.rows = rows
-	if x.steady != nil {
-		x.rows = x.steady.take(rows)
-	}
-	x.fill = x.rows - rows
+	x.takeRows(requests)
 	if x.gpu != nil {
 		defer x.gpu.endRun()
 	}

@@ -1,10 +1,13 @@
 package onnxruntime
 
 import (
+	"context"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/infer"
 	"nereid/engine/tensor"
 )
 
@@ -14,10 +17,10 @@ import (
 // On an H100 that takes 43 ms for 3 convolutions and 265 ms for the 53 of ResNet-50, where a run takes 0.2 and 2 ms.
 // So a run of fewer rows than the one before is filled up, and the number of rows falls only after many small runs.
 type steadyRows struct {
-	most int // max_batch_size
-
 	mu    sync.Mutex // instances may share a session
-	rows  int        // guarded by mu, as all below: of the last run; 0: there was none
+	most  int        // guarded by mu, as all below: no run is filled up to more; max_batch_size at first
+	rows  int        // of the last run; 0: there was none
+	row   []int64    // the inputs' other dimensions in the last run
 	small int        // how many runs in a row needed less
 	need  int        // the most rows that one of these needed
 }
@@ -26,16 +29,17 @@ type steadyRows struct {
 const smallRuns = 64
 
 // take returns how many rows a run with n rows of requests has, n at least. The number is a power of two or most, so
-// that it grows in few steps.
-func (s *steadyRows) take(n int) int {
+// that it grows in few steps. row is the inputs' other dimensions. Where they change, the run is planned again anyway.
+func (s *steadyRows) take(n int, row []int64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if n < 1 || n > s.most {
 		return n
 	}
 	need := min(1<<bits.Len(uint(n-1)), s.most)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if need >= s.rows {
+	if need >= s.rows || !slices.Equal(row, s.row) {
 		s.rows, s.small, s.need = need, 0, 0
+		s.row = append(s.row[:0], row...)
 		return need
 	}
 	s.small++
@@ -44,6 +48,44 @@ func (s *steadyRows) take(n int) int {
 		s.rows, s.small, s.need = s.need, 0, 0
 	}
 	return s.rows
+}
+
+// failed makes runs smaller, after one that was filled up to this number of rows failed and its requests alone did not.
+func (s *steadyRows) failed(rows int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most = min(s.most, rows/2)
+	s.rows = min(s.rows, s.most)
+}
+
+// takeRows sets how many rows the run of these requests has.
+func (x *instance) takeRows(requests []*infer.Request) {
+	rows := int(infer.Rows(requests))
+	x.rows, x.fill = rows, 0
+	if x.steady == nil {
+		return
+	}
+	x.shape = x.shape[:0]
+	for i := range x.m.inputs {
+		if in := x.input(requests[0], i); in != nil && len(in.Shape) > 0 {
+			x.shape = append(x.shape, in.Shape[1:]...)
+		}
+	}
+	x.rows = x.steady.take(rows, x.shape)
+	x.fill = x.rows - rows
+}
+
+// runUnfilled repeats a run that was filled up and failed, with the rows of the requests alone. The GPU may lack memory
+// for more rows, or the model may not accept them.
+func (x *instance) runUnfilled(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
+	steady, rows := x.steady, x.rows
+	x.steady = nil
+	err := x.run(ctx, b, requests)
+	x.steady = steady
+	if err == nil {
+		steady.failed(rows)
+	}
+	return err
 }
 
 // convolutions are the operators that ONNX Runtime plans for one shape.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"nereid/engine/backend"
@@ -81,5 +82,45 @@ func TestRunsWithConvolutionsAreFilledUp(t *testing.T) {
 				want.Release()
 			}
 		})
+	}
+}
+
+// A model that accepts only some numbers of rows, or a GPU without memory for more, answers what it can answer.
+func TestAFilledRunThatFailsIsRepeatedWithItsOwnRows(t *testing.T) {
+	o := fakeGPUs(t, 1<<20, 1<<20)
+	o.b.FillRuns()
+	inst := o.instance(t, sample(t, "mixes_rows", config(8, []tensorIO{{"x", tensor.FP32, []int64{2}}},
+		[]tensorIO{{"y", tensor.FP32, []int64{2}}}))) // its output has one row, whatever the rows of the input
+	for i, rows := range []int{4, 1, 1, 1} {
+		got := once(t, inst, rows, floats("x", []int64{int64(rows), 2}, make([]float32, 2*rows)...))
+		if (got.Err != nil) != (rows > 1) {
+			t.Errorf("run %d, of %d rows: error %v", i, rows, got.Err)
+		}
+		if rows > 1 && !strings.Contains(got.Err.Error(), "for a batch of 4") {
+			t.Errorf("run %d: error %v does not name the rows of the request", i, got.Err)
+		}
+		got.Release()
+	}
+	if n := onnxruntime.RunRows(inst); n != 1 {
+		t.Errorf("after failures with 4 and 2 rows, a run of one row has %d", n)
+	}
+}
+
+// A run whose rows have another shape than those before is planned again in any case.
+func TestRowsOfAnotherShapeAreNotFilledUp(t *testing.T) {
+	o := fakeGPUs(t, 1<<20, 1<<20)
+	o.b.FillRuns()
+	inst := o.instance(t, sample(t, "identity_fp32", config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}},
+		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})))
+	for i, run := range []struct{ rows, width, want int }{{8, 3, 8}, {1, 3, 8}, {1, 5, 1}, {2, 5, 2}, {1, 5, 2}, {1, 3, 1}} {
+		got := once(t, inst, run.rows, floats("INPUT0", []int64{int64(run.rows), int64(run.width)},
+			make([]float32, run.rows*run.width)...))
+		if got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		got.Release()
+		if n := onnxruntime.RunRows(inst); n != run.want {
+			t.Errorf("run %d, %+v, has %d rows", i, run, n)
+		}
 	}
 }
