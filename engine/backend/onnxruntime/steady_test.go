@@ -112,7 +112,8 @@ func TestRowsOfAnotherShapeAreNotFilledUp(t *testing.T) {
 	o.b.FillRuns()
 	inst := o.instance(t, sample(t, "identity_fp32", config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}},
 		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})))
-	for i, run := range []struct{ rows, width, want int }{{8, 3, 8}, {1, 3, 8}, {1, 5, 1}, {2, 5, 2}, {1, 5, 2}, {1, 3, 1}} {
+	runs := []struct{ rows, width, want int }{{8, 3, 8}, {1, 3, 8}, {1, 5, 1}, {2, 5, 2}, {1, 5, 2}, {1, 3, 1}}
+	for i, run := range runs {
 		got := once(t, inst, run.rows, floats("INPUT0", []int64{int64(run.rows), int64(run.width)},
 			make([]float32, run.rows*run.width)...))
 		if got.Err != nil {
