@@ -17,12 +17,24 @@ VALUES = [11, 7, 5, 3, 2, 0, 1]
 ours = pytest.mark.skipif(REFERENCE, reason="the reference has Python models only")
 
 
+ENSEMBLE = """
+platform: "ensemble"
+max_batch_size: 8
+input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+ensemble_scheduling { step [ { model_name: "simple_sequence" model_version: -1
+  input_map { key: "INPUT" value: "INPUT" } output_map { key: "OUTPUT" value: "OUTPUT" } } ] }
+"""
+
+
 @pytest.fixture(scope="module")
 def sequences(tmp_path_factory):
     work = tmp_path_factory.mktemp("sequences")
     repo = work / "models"
     models.write_simple_sequence(repo)
     models.write_simple_sequence(repo, "simple_oldest", "oldest { max_candidate_sequences: 8 }")
+    models.write(repo / "ensemble_sequence/config.pbtxt", ENSEMBLE)
+    (repo / "ensemble_sequence/1").mkdir()
     if not REFERENCE:
         models.write_builtin_sequence(repo, "simple_dyna_sequence", "dyna_sequence",
                                       "oldest { max_candidate_sequences: 4 }")
@@ -114,7 +126,8 @@ def test_C032_C036_I008_I009_more_sequences_than_slots(sequences, model):
 
 
 @pytest.mark.parametrize("names", [(2000, 2001), ("s one", "s two")], ids=["numbers", "texts"])
-def test_C041_B045_stream_with_two_sequences(sequences, names):
+@pytest.mark.parametrize("model", ["simple_sequence", "ensemble_sequence"])
+def test_C041_B045_stream_with_two_sequences(sequences, names, model):
     """As in tritonclient's streaming example, all requests of both sequences are sent before any answer is read."""
     answers = queue.Queue()
     values = [0] + VALUES
@@ -123,7 +136,7 @@ def test_C041_B045_stream_with_two_sequences(sequences, names):
         for name, sign in zip(names, (1, -1)):
             for k, v in enumerate(values):
                 c.async_stream_infer(
-                    "simple_sequence", given(tg, sign * v), request_id=f"{name}_{k}", sequence_id=name,
+                    model, given(tg, sign * v), request_id=f"{name}_{k}", sequence_id=name,
                     sequence_start=k == 0, sequence_end=k == len(values) - 1,
                 )
         got = {name: [] for name in names}

@@ -52,6 +52,8 @@ type Graph struct {
 	running int // guarded by mu, as are the next two: requests that are not finished
 	closed  bool
 	idle    chan struct{} // closed when closed is true and running is 0
+	// sequences are the requests of sequences that are not finished, in the order in which they came. Guarded by mu.
+	sequences map[infer.CorrelationID][]*place
 }
 
 // step is a request to a model.
@@ -82,7 +84,7 @@ func New(o Options) (*Graph, error) {
 	cfg := o.Config
 	g := &Graph{
 		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, stats: o.Stats,
-		inputs: map[string]int{}, batching: cfg.GetMaxBatchSize() > 0,
+		inputs: map[string]int{}, batching: cfg.GetMaxBatchSize() > 0, sequences: map[infer.CorrelationID][]*place{},
 	}
 	if o.Stats != nil {
 		o.Stats.Direct()

@@ -12,10 +12,11 @@ import (
 
 // run is the execution of one request of the ensemble.
 type run struct {
-	g    *Graph
-	r    *infer.Request
-	need []bool // by step: whether it runs; nil: all run
-	fits []fit  // by step
+	g     *Graph
+	r     *infer.Request
+	need  []bool // by step: whether it runs; nil: all run
+	fits  []fit  // by step
+	place *place // nil: the request is of no sequence
 
 	mu        sync.Mutex
 	active    map[*infer.Request]struct{} // guarded by mu, as is all below: running requests of steps
@@ -37,6 +38,7 @@ func (g *Graph) Enqueue(r *infer.Request) error {
 	r.Retain()
 	r.Times.Queued = infer.Now()
 	x := &run{g: g, r: r, need: g.needed(r), fits: *g.fits.Load(), active: map[*infer.Request]struct{}{}}
+	x.place = g.join(r)
 	r.SetQueue(x)
 	if r.Cancelled() {
 		x.Cancelled(r)
@@ -93,6 +95,7 @@ func (x *run) Cancelled(*infer.Request) {
 func (x *run) execute() {
 	defer x.g.end()
 	defer x.r.Release()
+	defer x.g.leave(x.place)
 	f := newFlow(x)
 	for i := range x.r.Inputs {
 		in := &x.r.Inputs[i]
@@ -166,7 +169,7 @@ func (x *run) respond(resp *infer.Response) {
 // take.
 func (x *run) call(i int, values []value, take func(resp *infer.Response) error) error {
 	s := &x.g.steps[i]
-	if s.limit != nil && !x.acquire(s) {
+	if !x.awaitTurn(i) || s.limit != nil && !x.acquire(s) {
 		return status.New(status.Cancelled, "request was cancelled")
 	}
 	r := x.request(s, &x.fits[i], values)
@@ -179,7 +182,9 @@ func (x *run) call(i int, values []value, take func(resp *infer.Response) error)
 		return status.New(status.Cancelled, "request was cancelled")
 	}
 	defer x.leave(r)
-	if err := x.g.host.Infer(context.Background(), r); err != nil {
+	err := x.g.host.Infer(context.Background(), r)
+	x.passTurn(i)
+	if err != nil {
 		return err
 	}
 	for {
