@@ -1,4 +1,5 @@
-"""Models, metrics and options on a real NVIDIA GPU. make test-gpu runs it; without a GPU it is skipped.
+"""Models, metrics and options on a real NVIDIA GPU. make test-gpu runs it; without a GPU it is skipped, so names have only
+ids of features that make test-gpu proves.
 
 test_gpus.py tests the same on a simulated machine with two GPUs, and test_cuda.py the memory of clients."""
 
@@ -150,7 +151,7 @@ def test_A073_H085_no_load_onto_a_full_card(tmp_path):
             hog.free()
 
 
-def test_C057_C059_C061_instances_on_the_card(tmp_path):
+def test_C059_instances_on_the_card(tmp_path):
     repo = tmp_path / "models"
     holds(repo, "two", 1, "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0 ] } ]\n")
     holds(repo, "open", 1, "")
@@ -186,7 +187,7 @@ def test_C068_H082_a_card_below_the_least_capability_is_not_used(tmp_path):
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["by UUID", "none"])
-def test_G022_C073_the_cards_that_the_environment_names(tmp_path, hidden):
+def test_G022_the_cards_that_the_environment_names(tmp_path, hidden):
     (uuid,) = smi("uuid")
     repo = tmp_path / "models"
     sample(repo, "add_sub", "gpu")
@@ -245,7 +246,7 @@ def test_H065_without_metrics_of_gpus(tmp_path):
         assert figures(s) == {} and "nv_inference_count" in metrics(s)
 
 
-def test_E035_C087_memory_of_models_on_the_card(tmp_path):
+def test_C087_memory_of_models_on_the_card(tmp_path):
     """An ONNX model reports what its allocator holds, a Python model what the driver says of its process."""
     repo = tmp_path / "models"
     sample(repo, "mlp", config=ON_GPU + 'optimization { execution_accelerators { gpu_execution_accelerator [ '
@@ -265,7 +266,7 @@ def test_E035_C087_memory_of_models_on_the_card(tmp_path):
         assert 600 * MIB <= of["holds"]["GPU"] < 2000 * MIB  # with the driver's context
 
 
-def test_E035_models_stay_within_the_memory_budget_of_the_card(tmp_path):
+def test_models_stay_within_the_memory_budget_of_the_card(tmp_path):
     for name in ("a", "b"):
         holds(tmp_path / "models", name, 600 * MIB)
     with serve(tmp_path / "models", tmp_path,
@@ -281,7 +282,7 @@ def test_E035_models_stay_within_the_memory_budget_of_the_card(tmp_path):
 BODY = {"inputs": [{"name": "IN", "datatype": "INT32", "shape": [1], "data": [0]}]}
 
 
-def test_D022_a_process_that_is_killed_gives_the_memory_of_the_card_back(tmp_path):
+def test_a_process_that_is_killed_gives_the_memory_of_the_card_back(tmp_path):
     holds(tmp_path / "models", "m", 2000 * MIB)
     with serve(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
         used = float(smi("memory.used")[0])
@@ -391,7 +392,7 @@ torch.jit.script(Net()).save("model.pt")
 """
 
 
-def test_D061_torchscript_on_the_card(tmp_path):
+def test_torchscript_on_the_card(tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "models/net"
     (folder / "1").mkdir(parents=True)
@@ -405,7 +406,7 @@ def test_D061_torchscript_on_the_card(tmp_path):
         assert c.infer("net", [i]).as_numpy("OUTPUT__0").tolist() == [1, 3, 5, 7]  # on the CPU [0, 2, 4, 6]
 
 
-def test_F020_perf_collects_the_metrics_of_the_card(tmp_path):
+def test_perf_collects_the_metrics_of_the_card(tmp_path):
     sample(tmp_path / "models", "mlp")
     with serve(tmp_path / "models", tmp_path) as s:
         run = subprocess.run(
@@ -418,7 +419,7 @@ def test_F020_perf_collects_the_metrics_of_the_card(tmp_path):
         assert "GPU" in (tmp_path / "out.csv").read_text().splitlines()[0]
 
 
-def test_F036_tune_measures_the_card(tmp_path):
+def test_tune_measures_the_card(tmp_path):
     sample(tmp_path / "models", "digits", config="")
     run = subprocess.run(
         [BINARY, "tune", f"--model-repository={tmp_path / 'models'}", "-m", "digits", "--search=brute",
@@ -433,7 +434,7 @@ def test_F036_tune_measures_the_card(tmp_path):
     assert len(table.splitlines()) > 1
 
 
-def test_F033_inspect_shows_what_the_provider_takes(tmp_path):
+def test_inspect_shows_what_the_provider_takes(tmp_path):
     run = subprocess.run([BINARY, "inspect", "--provider=cuda", "--runs=3", ROOT / "models-sample/digits"],
                          env={**os.environ, "NEREID_ONNXRUNTIME_LIBRARY": str(LIBRARY)}, capture_output=True, text=True,
                          timeout=120)
