@@ -97,7 +97,7 @@ def test_E019_E020_E021_E022_what_the_driver_says_of_a_gpu(machine, tmp_path):
                              "nv_gpu_power_usage": 58.954, "nv_gpu_power_limit": 300, "nv_energy_consumption": 0}.items()
 
 
-def models(server):
+def states(server):
     answer = server.request("GET", "/api/models", address=server.ui_address)
     return {m["name"]: m for m in answer.json["models"]}
 
@@ -111,8 +111,8 @@ def test_E035_processes_stay_within_the_memory_budget_of_a_gpu(machine, tmp_path
                 command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
         for name in ("a", "b", "a", "b"):
             assert ask(c, name)[0] == "GPU"
-            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not reported", s.log)
-            now = models(s)
+            until(lambda: states(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not reported", s.log)
+            now = states(s)
             assert now[name]["gpuSource"] == now[name]["memorySource"] == "process"
             assert [m for m in now if now[m]["resident"]] == [name]
             usage = c.get_inference_statistics(name)["model_stats"][0]["memory_usage"]

@@ -10,9 +10,9 @@ import (
 // place is the place of a request in its sequence. The requests of a sequence call the model of each step in the order
 // in which the ensemble got them, whatever the steps before take.
 type place struct {
-	id     infer.CorrelationID
-	called []chan struct{} // by step: closed when the request has called the model, or has finished
-	open   []bool          // by step: called is open; guarded by Graph.mu
+	id infer.CorrelationID
+	// called, by step: closed and nil when the request has called the model, or has finished. Guarded by Graph.mu.
+	called []chan struct{}
 }
 
 // join puts a request behind those of its sequence that have not finished. It returns nil for a request without a
@@ -21,10 +21,10 @@ func (g *Graph) join(r *infer.Request) *place {
 	if r.Correlation.IsZero() {
 		return nil
 	}
-	p := &place{id: r.Correlation, called: make([]chan struct{}, len(g.steps)), open: make([]bool, len(g.steps))}
+	p := &place{id: r.Correlation, called: make([]chan struct{}, len(g.steps))}
 	p.id.Text = strings.Clone(p.id.Text) // the memory of the request is used again
 	for i := range p.called {
-		p.called[i], p.open[i] = make(chan struct{}), true
+		p.called[i] = make(chan struct{})
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,9 +50,9 @@ func (g *Graph) leave(p *place) {
 
 // close lets later requests call step i. Graph.mu is held.
 func (p *place) close(i int) {
-	if p.open[i] {
-		p.open[i] = false
-		close(p.called[i])
+	if c := p.called[i]; c != nil {
+		close(c)
+		p.called[i] = nil
 	}
 }
 
@@ -81,7 +81,7 @@ func (g *Graph) earlier(p *place, i int) <-chan struct{} {
 		switch {
 		case q == p:
 			return nil
-		case q.open[i]:
+		case q.called[i] != nil:
 			return q.called[i]
 		}
 	}

@@ -211,12 +211,7 @@ func TestConnectionsOverTheLimitGet503(t *testing.T) {
 	ended(t, c)
 	a.Close()
 	untilPolled(t, s.Server, 1)
-	for range 1000 { // the place becomes free after that
-		if s.conns.open.Load() == 1 {
-			break
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	untilTrue(t, "the place becomes free after that", func() bool { return s.conns.open.Load() == 1 })
 	alive(t, s)
 	fmt.Fprint(b, request("GET", "/v2/health/live", ""))
 	if got := receive(t, bufio.NewReader(b), "GET"); got.status != "200 OK" {

@@ -110,11 +110,7 @@ func (m *model) fillsRuns(where place) bool {
 			return false
 		}
 	}
-	n := 0
-	for _, op := range convolutions {
-		n += m.info.Ops[op]
-	}
-	return n > 0 || m.fillAll
+	return m.fillAll || slices.ContainsFunc(convolutions, func(op string) bool { return m.info.Ops[op] > 0 })
 }
 
 // steady returns the rows of a session's runs, nil if they are those of the requests.
