@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -134,4 +135,15 @@ func (w *Worker) unloadOverdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.watch.overdue
+}
+
+// restartLevel is the level at which the end of the process is logged. If the watch killed the process of a model that
+// leaves service, it has said so, and another process is only for requests that are in the queue.
+func (w *Worker) restartLevel() slog.Level {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watch.leaving && w.stopped.Load() {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
 }

@@ -113,6 +113,13 @@ func (l *Launcher) Kill() {
 	}
 }
 
+// isStopped reports whether Kill was called.
+func (l *Launcher) isStopped() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopped
+}
+
 // Close ends the launcher. All workers must be closed.
 func (l *Launcher) Close() { l.processes.Close() }
 

@@ -47,6 +47,8 @@ type Supervisor struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 
+	launcher *Launcher
+
 	last *Worker // that executed a batch; of the goroutine in Execute
 
 	mu      sync.Mutex
@@ -57,6 +59,7 @@ type Supervisor struct {
 	since   time.Time     // when the worker was taken into service
 	before  []string      // the last output of the worker before
 	left    time.Time     // when Leave was called; zero: it was not
+	over    bool          // no worker runs, and none will be started
 }
 
 // Supervision says what a Supervisor supervises.
@@ -79,7 +82,7 @@ func Supervise(o Supervision, first *Worker, start func(context.Context) (*Worke
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{
 		o: o, start: start, limit: first.launcher.o.StartLimit, stop: stop, done: make(chan struct{}),
-		worker: first, changed: make(chan struct{}), since: time.Now(),
+		worker: first, changed: make(chan struct{}), since: time.Now(), launcher: first.launcher,
 	}
 	first.suspects.Store(o.Suspects)
 	go s.run(ctx)
@@ -94,24 +97,50 @@ func (s *Supervisor) run(ctx context.Context) {
 	for w := s.Worker(); s.awaitEnd(ctx, w); {
 		restarts.Healthy(time.Since(since), w.served.Load())
 		err := w.Err()
+		crashed, level := !w.stopped.Load(), w.restartLevel()
 		w.Kill() // it has ended: this releases what is left
 		s.keepOutput(w)
 		w = nil
 		for started := true; w == nil; started = false {
+			if s.stopping(ctx) {
+				s.giveUp(err, started && crashed)
+				return
+			}
 			wait, again := restarts.Next(started)
-			s.down(err, wait, !again)
+			s.down(err, wait, !again, level)
 			s.notify(err, again)
 			if !again || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
 				return
 			}
 			since = time.Now()
-			if w, err = s.startWithin(ctx); err != nil {
+			if w, err = s.startWithin(ctx); err != nil && !s.stopping(ctx) {
+				level = slog.LevelError
 				s.o.Log.Error("starting a model's process again failed", "instance", s.o.Name, "err", err)
 			}
 		}
-		s.up(w)
+		s.up(w, min(level, slog.LevelInfo))
 		s.notify(nil, false)
 	}
+}
+
+// stopping reports whether another process is of no use: the model is being closed, or the server kills all processes.
+func (s *Supervisor) stopping(ctx context.Context) bool {
+	return ctx.Err() != nil || s.launcher.isStopped()
+}
+
+// giveUp notes that the worker has ended and that no other one is started, because the server stops or the model is
+// closed. Only a crash is reported.
+func (s *Supervisor) giveUp(why error, crashed bool) {
+	if crashed {
+		s.o.Log.Error("a model's process ended", "instance", s.o.Name, "err", why)
+		s.notify(why, false)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worker, s.over = nil, true
+	s.state.Err = status.Errorf(status.Unavailable,
+		"model instance '%s' is not started again: %w", s.o.Name, why)
+	s.signal()
 }
 
 func (s *Supervisor) notify(why error, again bool) {
@@ -168,8 +197,8 @@ func (s *Supervisor) trim(ctx context.Context, w *Worker) {
 	}
 }
 
-// down notes that the worker has ended.
-func (s *Supervisor) down(why error, wait time.Duration, quarantine bool) {
+// down notes that the worker has ended. level is that of the line in the log.
+func (s *Supervisor) down(why error, wait time.Duration, quarantine bool, level slog.Level) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker = nil
@@ -186,7 +215,8 @@ func (s *Supervisor) down(why error, wait time.Duration, quarantine bool) {
 			"err", why)
 	} else {
 		s.state.Err = s.errRestarting(why)
-		s.o.Log.Error("a model's process ended; it is started again", "instance", s.o.Name, "err", why, "in", wait)
+		s.o.Log.Log(context.Background(), level, "a model's process ended; it is started again", "instance", s.o.Name,
+			"err", why, "in", wait)
 	}
 	s.signal()
 }
@@ -195,7 +225,7 @@ func (s *Supervisor) errRestarting(why error) error {
 	return status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", s.o.Name, why)
 }
 
-func (s *Supervisor) up(w *Worker) {
+func (s *Supervisor) up(w *Worker, level slog.Level) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker, s.since = w, time.Now()
@@ -205,7 +235,7 @@ func (s *Supervisor) up(w *Worker) {
 	}
 	s.state.Err = nil
 	s.signal()
-	s.o.Log.Info("a model's process runs again", "instance", s.o.Name, "pid", w.PID())
+	s.o.Log.Log(context.Background(), level, "a model's process runs again", "instance", s.o.Name, "pid", w.PID())
 }
 
 // signal notifies the goroutines that wait for a change. s.mu is held.
@@ -392,7 +422,7 @@ func (s *Supervisor) wait(ctx context.Context) (*Worker, error) {
 	var timeout *time.Timer
 	for {
 		s.mu.Lock()
-		w, st, changed, due := s.worker, s.state, s.changed, s.due
+		w, st, over, changed, due := s.worker, s.state, s.over, s.changed, s.due
 		s.mu.Unlock()
 		if w != nil && w.Err() == nil {
 			return w, nil
@@ -401,7 +431,7 @@ func (s *Supervisor) wait(ctx context.Context) (*Worker, error) {
 			s.forget(w)
 			continue
 		}
-		if st.Quarantined || time.Until(due) > restartPatience {
+		if st.Quarantined || over || time.Until(due) > restartPatience {
 			return nil, st.Err
 		}
 		if timeout == nil {
