@@ -507,7 +507,9 @@ func TestPerfTLS_F013(t *testing.T) {
 }
 
 func TestPerfRefusesWrongOptions(t *testing.T) {
-	dir := writeFiles(t, t.TempDir(), map[string]string{"gaps": "1\nx\n"})
+	dir := writeFiles(t, t.TempDir(), map[string]string{
+		"gaps": "1\nx\n", "there.json": "{}", "text": "abc", "empty": `{"data": []}`, "good": `{"data": [{"I": [1]}]}`,
+	})
 	for _, tt := range []struct{ line, want string }{
 		{"", "-m: name the model"},
 		{"-m a b", `unexpected argument "b"`},
@@ -542,9 +544,34 @@ func TestPerfRefusesWrongOptions(t *testing.T) {
 		{"-m a --trace-level TIMESTAMPS", "trace API"},
 		{"-m a -H x", "want Header:Value"},
 		{"-m a -i x", "want http or grpc"},
+		{"-m a --concurrency-range 1:0", "give one of both"},
+		{"-m a -d", "give one of both"},
+		{"-m a --binary-search", "a binary search wants a range"},
+		{"-m a --binary-search --concurrency-range 1:8", "and a latency threshold"},
+		{"-m a --concurrency-range 1:8 --request-count 9", "wants one level"},
+		{"-m a --request-rate-range 1:8 --warmup-request-count 9", "wants one level"},
+		{"-m a --concurrency-range 8 --request-count 7", "7 requests are fewer"},
+		{"-m a --fixed-schedule", "--input-data with a timestamp"},
+		{"-m a --fixed-schedule -z", "--input-data with a timestamp"},
+		{"-m a --fixed-schedule -b 2 --input-data " + dir + "/good", "it has no batches"},
+		{"-m a --input-data nonexistent", "want zero, random, a folder or a file of JSON"},
+		{"-m a --input-data " + dir + " --input-data nonexistent", "want zero, random, a folder or a file of JSON"},
+		{"-m a --input-data " + dir + "/text", "no JSON of the form"},
+		{"-m a --input-data " + dir + "/empty", "or an empty one"},
+		{"-m a -f " + dir + "/none/a.csv", "-f: stat " + dir + "/none: no such file"},
+		{"-m a -f " + dir + "/text/a.csv", "-f: " + dir + "/text is no folder"},
+		{"-m a -f " + dir, "-f: " + dir + " is a folder"},
+		{"-m a --profile-export-file " + dir + "/none/a.json", "--profile-export-file: stat " + dir + "/none: no such"},
+		{"-m a --profile-export-file " + dir + "/there.json", "is there already"},
+		{"-m a -f " + dir + "/a --profile-export-file " + dir + "/a", "name two files"},
+		{"-m a --collect-metrics --metrics-url http:///x", "--metrics-url"},
+		{"-m a -x one", "-x: want a whole number"},
+		{"-m a --bls-composing-models b:one", "--bls-composing-models"},
+		{"-m a -i grpc --ssl-grpc-use-ssl --ssl-grpc-root-certifications-file " + dir + "/text", "no certificate"},
+		{"-m a --ssl-https-ca-certificates-file " + dir + "/text", "no certificate"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
-			_, errs := perfRun(t, 3, strings.Fields(tt.line)...)
+			_, errs := perfRun(t, 3, append([]string{"-u", "127.0.0.1:1"}, strings.Fields(tt.line)...)...)
 			if !strings.Contains(errs, tt.want) || strings.Count(errs, "\n") != 1 {
 				t.Errorf("stderr %q, want one line with %q", errs, tt.want)
 			}

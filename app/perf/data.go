@@ -292,16 +292,41 @@ func ReadInputs(paths []string, m *Model, o InputOptions) (*Data, error) {
 }
 
 func readPath(path string, m *Model, o InputOptions) (*Data, error) {
+	b, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return ReadFolder(path, m, o)
+	}
+	return ParseData(b, m, o)
+}
+
+// readFile returns the bytes of a file; nil for a folder.
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("want zero, random, a folder or a file of JSON: %w", err)
 	}
 	if info.IsDir() {
-		return ReadFolder(path, m, o)
+		return nil, nil
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+	return os.ReadFile(path)
+}
+
+// CheckInputs returns what ReadInputs finds wrong with paths for any model.
+func CheckInputs(paths []string) error {
+	if Generated(paths) {
+		return nil
 	}
-	return ParseData(b, m, o)
+	for _, path := range paths {
+		b, err := readFile(path)
+		if err == nil && b != nil {
+			_, err = parseDocument(b)
+		}
+		if err != nil {
+			return fmt.Errorf("--input-data %s: %w", path, err)
+		}
+	}
+	return nil
 }

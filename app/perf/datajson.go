@@ -15,19 +15,9 @@ import (
 // the same form for outputs. A step may have "timestamp": [milliseconds] for a fixed schedule. Format: perf_analyzer's
 // input data.
 func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
-	var doc struct {
-		Data       []json.RawMessage `json:"data"`
-		Validation []json.RawMessage `json:"validation_data"`
-	}
-	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("the input data is no JSON of the form {\"data\": […]}: %w", err)
-	}
-	if len(doc.Data) == 0 {
-		return nil, fmt.Errorf(`the input data has no "data", or an empty one`)
-	}
-	if doc.Validation != nil && len(doc.Validation) != len(doc.Data) {
-		return nil, fmt.Errorf(`"validation_data" has %d entries and "data" %d; there must be one for each`,
-			len(doc.Validation), len(doc.Data))
+	doc, err := parseDocument(b)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.CheckShapes(m); err != nil {
 		return nil, err
@@ -67,6 +57,28 @@ func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 		d.Streams = append(d.Streams, out)
 	}
 	return d, nil
+}
+
+// document is a file of inputs.
+type document struct {
+	Data       []json.RawMessage `json:"data"`
+	Validation []json.RawMessage `json:"validation_data"`
+}
+
+// parseDocument checks what does not depend on the model.
+func parseDocument(b []byte) (*document, error) {
+	var doc document
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return nil, fmt.Errorf("the input data is no JSON of the form {\"data\": […]}: %w", err)
+	}
+	if len(doc.Data) == 0 {
+		return nil, fmt.Errorf(`the input data has no "data", or an empty one`)
+	}
+	if doc.Validation != nil && len(doc.Validation) != len(doc.Data) {
+		return nil, fmt.Errorf(`"validation_data" has %d entries and "data" %d; there must be one for each`,
+			len(doc.Validation), len(doc.Data))
+	}
+	return &doc, nil
 }
 
 func isArray(b json.RawMessage) bool { return len(b) > 0 && b[0] == '[' } // Unmarshal removes leading spaces

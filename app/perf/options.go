@@ -80,8 +80,8 @@ type Events struct {
 	Point  func(p *Point)                // a level has ended
 }
 
-// setDefaults fills in the defaults. It returns all faults at once.
-func (o *Options) setDefaults() error {
+// Check returns all faults of the options at once. Before Model is known it finds those that do not depend on it.
+func (o *Options) Check() error {
 	var errs faults
 	o.checkLoad(&errs)
 	if r := o.levels(); r != nil {
@@ -98,12 +98,15 @@ func (o *Options) setDefaults() error {
 	if o.Window < 0 || o.Interval < 0 || o.Threshold < 0 || o.Stability < 0 {
 		errs.add("times and percentages must not be negative")
 	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) setDefaults() {
 	setDefault(&o.Window, DefaultWindow)
 	setDefault(&o.Stability, 10)
 	setDefault(&o.MaxTrials, 10)
 	setDefault(&o.MaxInFlight, 1024)
 	setDefault(&o.Interval, time.Second)
-	return errors.Join(errs...)
 }
 
 type faults []error

@@ -59,9 +59,10 @@ const grace = 5 * time.Second
 // before.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{o: o}
-	if err := r.o.setDefaults(); err != nil {
+	if err := r.o.Check(); err != nil {
 		return &Result{}, err
 	}
+	r.o.setDefaults()
 	var err error
 	if r.feed, err = newFeed(&r.o); err != nil {
 		return &Result{}, err

@@ -93,21 +93,16 @@ func (o *options) run(ctx context.Context, env *command.Env) (status int, err er
 
 // describe asks the server about the model. It also makes the inputs and, for --fixed-schedule, the schedule.
 func (o *options) describe(ctx context.Context, c client.Client) error {
-	var composing []perf.ModelVersion
-	for part := range strings.SplitSeq(o.model.composing, ",") {
-		if name, version, _ := strings.Cut(part, ":"); name != "" {
-			composing = append(composing, perf.ModelVersion{Name: name, Version: version})
-		}
-	}
 	m := &o.measure
 	var err error
-	if m.Model, err = perf.Describe(ctx, c, o.model.name, o.model.version, composing); err != nil {
+	if m.Model, err = perf.Describe(ctx, c, o.model.name, o.model.version, o.model.composing); err != nil {
 		return err
 	}
 	if m.Model.Decoupled && !o.server.streaming {
 		return fmt.Errorf("model %q is decoupled: it answers over streams only; add -i grpc --streaming", o.model.name)
 	}
-	if m.Data, err = o.readInputs(); err != nil || !o.load.fixedSchedule {
+	m.Data, err = perf.ReadInputs(o.input.paths, &m.Model, o.input.InputOptions)
+	if err != nil || !o.load.fixedSchedule {
 		return err
 	}
 	last := time.Duration(-1)
@@ -123,18 +118,6 @@ func (o *options) describe(ctx context.Context, c client.Client) error {
 		}
 	}
 	return nil
-}
-
-// readInputs makes or reads the tensors of the requests.
-func (o *options) readInputs() (*perf.Data, error) {
-	paths := o.input.paths
-	if o.input.zero {
-		paths = []string{"zero"}
-	}
-	if o.load.fixedSchedule && perf.Generated(paths) {
-		return nil, errors.New("--fixed-schedule needs --input-data with a timestamp in each entry")
-	}
-	return perf.ReadInputs(paths, &o.measure.Model, o.input.InputOptions)
 }
 
 // target returns the connections over which the load is sent.

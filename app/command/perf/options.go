@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +28,10 @@ type options struct {
 	measure perf.Options // what can be said without asking the server
 }
 
-type modelOptions struct{ name, version, composing string }
+type modelOptions struct {
+	name, version string
+	composing     []perf.ModelVersion
+}
 
 // loadOptions are the load and the windows as the user writes them.
 type loadOptions struct {
@@ -181,9 +186,9 @@ func (o *options) inputOptions() []command.Option {
 	in, m := &o.input, &o.measure
 	return []command.Option{
 		opt("-m", "MODEL", "the model", &o.model.name),
-		opt("-x", "VERSION", "its version; default: the server chooses", &o.model.version),
+		opt("-x", "VERSION", "its version; default: the server chooses", versionNumber(&o.model.version)),
 		opt("--bls-composing-models", "NAME[:VERSION],…", "models that it calls, for their statistics",
-			&o.model.composing),
+			o.addComposing),
 		opt("-b", "N", "rows in a request; default 1", count(&m.Batch, 1)),
 		opt("--input-data", "zero|random|FOLDER|FILE", "may be repeated for JSON files; default random", &in.paths),
 		opt("--data-directory", "FOLDER", "", &in.paths),
@@ -366,18 +371,63 @@ func (o *options) convert() error {
 		}
 	}
 	o.measure.ThroughputOnly = o.load.async
-	if o.output.export != "" {
-		if _, err := os.Stat(o.output.export); err == nil {
-			return fmt.Errorf("--profile-export-file: %s is there already; remove it first, or name another file",
-				o.output.export)
-		}
-		o.measure.Keep = true
-	}
 	var err error
 	if o.input.Shapes, err = perf.ParseShapes(o.input.shapes); err != nil {
 		return fmt.Errorf("--shape: %w", err)
 	}
+	if o.input.zero {
+		o.input.paths = []string{"zero"}
+	}
+	if o.load.fixedSchedule && perf.Generated(o.input.paths) {
+		return errors.New("--fixed-schedule needs --input-data with a timestamp in each entry")
+	}
+	if err := perf.CheckInputs(o.input.paths); err != nil {
+		return err
+	}
+	if s := &o.server; s.collectMetrics {
+		if u, err := url.Parse(s.metricsAddress()); err != nil || u.Host == "" {
+			return fmt.Errorf("--metrics-url: %q is no URL such as http://localhost:8002/metrics", s.metricsURL)
+		}
+	}
+	return o.checkFiles()
+}
+
+// checkFiles refuses files that cannot be written after the measurement.
+func (o *options) checkFiles() error {
+	csv, export := o.output.csv, o.output.export
+	if err := checkFile(csv); err != nil {
+		return fmt.Errorf("-f: %w", err)
+	}
+	if err := checkFile(export); err != nil {
+		return fmt.Errorf("--profile-export-file: %w", err)
+	}
+	if export == "" {
+		return nil
+	}
+	if csv != "" && filepath.Clean(csv) == filepath.Clean(export) {
+		return errors.New("-f and --profile-export-file: name two files")
+	}
+	if _, err := os.Stat(export); err == nil {
+		return fmt.Errorf("--profile-export-file: %s is there already; remove it first, or name another file", export)
+	}
+	o.measure.Keep = true
 	return nil
+}
+
+// checkFile refuses a file without a folder. "": there is no file.
+func checkFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	folder := filepath.Dir(path)
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", folder)
+	}
+	return err
 }
 
 // convertLoad fills in the load.
@@ -404,7 +454,10 @@ func (o *options) convertLoad(given map[string]bool) error {
 		m.Concurrency = &perf.Range{Start: n, End: n, Step: 1}
 	}
 	m.Poisson = m.Rate != nil && l.distribution == "poisson"
-	return nil
+	if l.fixedSchedule {
+		m.Schedule = []time.Duration{} // from the input data, once the model is known
+	}
+	return m.Check()
 }
 
 // The setters of options that only this command has.
@@ -419,6 +472,30 @@ func (o *options) addParameter(v string) error {
 	}
 	o.measure.Parameters[name] = value
 	return nil
+}
+
+func (o *options) addComposing(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		name, version, _ := strings.Cut(part, ":")
+		if err := versionNumber(&version)(version); err != nil {
+			return fmt.Errorf("%q: the version: %w", part, err)
+		}
+		if name != "" {
+			o.model.composing = append(o.model.composing, perf.ModelVersion{Name: name, Version: version})
+		}
+	}
+	return nil
+}
+
+// versionNumber takes the version of a model. "": the server chooses.
+func versionNumber(to *string) func(string) error {
+	return func(v string) error {
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil && v != "" {
+			return errors.New("want a whole number")
+		}
+		*to = v
+		return nil
+	}
 }
 
 // levels parses the range of a load.
