@@ -169,6 +169,31 @@ func TestASecondServerPutsTheGUIOnAFreePort_F6(t *testing.T) {
 	}
 }
 
+// The GUI would otherwise take the port before the service to which the user gave it.
+func TestAPortThatIsGivenWinsOverTheDefaultOfTheGUI(t *testing.T) {
+	c := load(t, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--kiosk")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Listen.UI.Port, c.Listen.Kiosk.Port = free, free
+	listeners, err := c.Listen.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listeners.Close()
+	if p := listeners["kiosk"].Addr().(*net.TCPAddr).Port; p != free {
+		t.Errorf("the public page is on port %d, want %d", p, free)
+	}
+	if p := listeners["ui"].Addr().(*net.TCPAddr).Port; p == free || p == 0 {
+		t.Errorf("the GUI is on port %d, want another one than that of the public page", p)
+	}
+}
+
 // Without its tokens a server with another folder would be open.
 func TestTritonserverReplacesNoFolderWithTokens_H14(t *testing.T) {
 	home := t.TempDir()

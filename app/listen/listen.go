@@ -71,7 +71,7 @@ func (e *Endpoint) describe(err error) error {
 	}
 	if l, err := net.Listen("tcp", e.hostPort(0)); err == nil {
 		_ = l.Close() // only its number is needed
-		free = fmt.Sprintf("; say --%s-port=%d (free now) or --%s-port=0", e.Name, l.Addr().(*net.TCPAddr).Port, e.Name)
+		free = fmt.Sprintf("; say --%[1]s=%[2]d (free now) or --%[1]s=0", e.Option, l.Addr().(*net.TCPAddr).Port)
 	}
 	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.Title, address, holder,
 		free)

@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"strconv"
 	"time"
 
 	"nereid/app/download"
+	"nereid/app/listen"
 )
 
 // Catalog says which platform decides which models are served, and what this node gives it.
@@ -84,6 +86,23 @@ func hostPort(field *string) setter {
 		*field = v
 		return nil
 	}
+}
+
+// endpoints are the services of platforms that have a port. The platforms' packages open it.
+func (o *Catalog) endpoints() []listen.Endpoint {
+	var out []listen.Endpoint
+	add := func(option, title, address string) {
+		host, at, _ := net.SplitHostPort(address) // the option was checked
+		n, _ := strconv.Atoi(at)
+		out = append(out, listen.Endpoint{Option: option, Title: title, Address: host, Port: n, On: true})
+	}
+	if o.Peer != "" {
+		add("catalog-peer", "catalog's peers", o.Peer)
+	}
+	if o.ModelMesh.Network == "tcp" {
+		add("modelmesh-address", "service for ModelMesh", o.ModelMesh.Address)
+	}
+	return out
 }
 
 // checkCatalog checks what concerns several options.

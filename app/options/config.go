@@ -312,7 +312,8 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	fault(c.Listen.Kiosk.On && !c.Listen.HTTP.On,
 		"--kiosk: visitors try models over HTTP; leave out --allow-http=false")
 	errs = append(errs, c.checkTLS(), c.checkCloud(), c.checkCatalog(),
-		c.Catalog.ModelMesh.check(c.Catalog.URL != nil), c.Listen.CheckPorts(), checkPolicies(c.Engine.HostPolicies))
+		c.Catalog.ModelMesh.check(c.Catalog.URL != nil), c.Listen.CheckPorts(c.Catalog.endpoints()...),
+		checkPolicies(c.Engine.HostPolicies))
 	return errors.Join(errs...)
 }
 

@@ -505,6 +505,42 @@ func TestAbbreviatedOptions(t *testing.T) {
 	}
 }
 
+// Two services that share an address are refused before anything is loaded. A default of the GUI gives way instead.
+func TestPortCollisions(t *testing.T) {
+	peer := func(address string) []string {
+		return []string{"--catalog=https://platform.example", "--catalog-token-file=t", "--catalog-peer=" + address}
+	}
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		option string // that is refused; "": none
+	}{
+		{"HTTP and gRPC", []string{"--http-port=8001"}, "--http-port"},
+		{"one port of two addresses", []string{"--http-port=8001", "--grpc-address=127.0.0.2"}, ""},
+		{"one of all addresses", []string{"--http-port=8001", "--grpc-address=0.0.0.0", "--allow-anonymous"},
+			"--http-port"},
+		{"one of all IPv6 addresses", []string{"--http-port=8001", "--grpc-address=[::]"}, "--http-port"},
+		{"all IPv4 addresses and one IPv6 address", []string{"--http-port=8001", "--http-address=0.0.0.0",
+			"--grpc-address=::1", "--metrics-address=::1"}, ""},
+		{"localhost", []string{"--http-port=8001", "--grpc-address=localhost"}, "--http-port"},
+		{"any free port", []string{"--http-port=0", "--grpc-port=0"}, ""},
+		{"SageMaker", []string{"--allow-sagemaker=true", "--sagemaker-port=8002"}, "--metrics-port"},
+		{"the public page has the default of the GUI", []string{"--kiosk", "--kiosk-port=8003"}, ""},
+		{"the public page has the port of the GUI", []string{"--kiosk", "--kiosk-port=8003", "--ui-port=8003"},
+			"--ui-port"},
+		{"peers", peer("127.0.0.1:8000"), "--catalog-peer"},
+		{"peers on another address", peer("10.0.0.7:8000"), ""},
+		{"peers have the default of the GUI", peer("0.0.0.0:8003"), ""},
+		{"ModelMesh", []string{"--modelmesh-address=127.0.0.1:8001"}, "--modelmesh-address"},
+		{"ModelMesh on a socket", []string{"--modelmesh-address=unix:/tmp/8001"}, ""},
+	} {
+		_, err := Load(false, append(tt.args, "--data-dir=x"), none)
+		if (err == nil) != (tt.option == "") || err != nil && !strings.HasPrefix(err.Error(), tt.option+": ") {
+			t.Errorf("%s: %v, want a refusal of %q", tt.name, err, tt.option)
+		}
+	}
+}
+
 func TestDefaultsAreSafe(t *testing.T) {
 	c := load(t)
 	for _, e := range c.Listen.All() {
