@@ -15,6 +15,7 @@ type Measurement struct {
 	Avg, P50, P90, P95, P99 time.Duration
 	Queue, Compute          time.Duration // the server's averages
 	CPU                     float64       // cores that the server used
+	CPUUnknown              bool          `json:",omitempty"` // too little was measured; CPU is then an upper bound
 	Memory                  int64         // bytes of the server's processes
 	AvailableMemory         int64         // bytes that the machine had left
 	GPUMemory               int64         // bytes, of all GPUs

@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -144,7 +143,7 @@ func (o *options) runSearch(ctx context.Context, t *tuner, stdout, stderr io.Wri
 		found: &tune.Result{},
 	}
 	fmt.Fprintf(stdout, "Tuning %s in separate servers. Servers that run now keep their configurations, but share the "+
-		"machine.\n", strings.Join(r.names, " and "))
+		"machine.\n", r.title())
 	if o.output.export != "" {
 		t.gpus = here.gpus
 		var err error

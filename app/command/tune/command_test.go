@@ -179,6 +179,66 @@ func TestTuneSeveralModels(t *testing.T) {
 	})
 }
 
+// An ensemble takes no larger batches than its steps: larger ones are not tried.
+func TestTuneTriesOnlyBatchesThatAnEnsembleCanTake_F027(t *testing.T) {
+	config := func(text string) *inferencepb.ModelConfig {
+		cfg, _, faults := modelconfig.Parse("", []byte(text))
+		if err := faults.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	of := func(steps ...string) string {
+		text := `platform: "ensemble" max_batch_size: 6 ensemble_scheduling {`
+		for _, s := range steps {
+			text += ` step { model_name: "` + s + `" model_version: -1 }`
+		}
+		return text + " }"
+	}
+	present := map[string]*inferencepb.ModelConfig{
+		"twelve": config(`name: "twelve" backend: "identity" max_batch_size: 12`),
+		"large":  config(`name: "large" backend: "identity" max_batch_size: 64`),
+		"pair":   config(`name: "pair" ` + of("large", "twelve")),
+		"outer":  config(`name: "outer" ` + of("large", "pair")),
+	}
+	for _, tt := range []struct {
+		name      string
+		tuned     []string
+		composing []string
+		batches   []int // of --max-batch-sizes
+		mode      string
+		want      []int // of the first model
+	}{
+		{"the smallest step", []string{"pair"}, []string{"large", "twelve"}, nil, "quick", []int{1, 2, 4, 6, 8}},
+		{"few values", []string{"pair"}, []string{"large", "twelve"}, nil, "each", []int{6, 8}},
+		{"an ensemble in an ensemble", []string{"outer"}, []string{"large", "pair", "twelve"}, nil, "quick",
+			[]int{1, 2, 4, 6}},
+		{"a step that is tuned too", []string{"pair", "twelve"}, []string{"large"}, nil, "quick",
+			[]int{1, 2, 4, 6, 8, 16, 32, 64}},
+		{"values that were asked for", []string{"pair"}, []string{"large", "twelve"}, []int{16}, "quick", []int{6, 16}},
+		{"another model", []string{"twelve"}, nil, nil, "each", []int{8, 12, 32}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tn := &tuner{present: present, measureOptions: &measureOptions{batch: 1}}
+			for _, name := range tt.tuned {
+				tn.tuned = append(tn.tuned, modelFolder{name: name})
+			}
+			for _, name := range tt.composing {
+				tn.composing = append(tn.composing, modelFolder{name: name})
+			}
+			l := lists{batches: tt.batches, load: []int{1}}
+			if tt.mode == "each" {
+				l.setFew()
+			}
+			tn.makeSpace(&l, machine{cores: 2})
+			if a := tn.space.Axes[0]; a.Model != tt.tuned[0] || a.Field != tune.MaxBatch ||
+				!slices.Equal(a.Values, tt.want) {
+				t.Errorf("%+v, want %v", a, tt.want)
+			}
+		})
+	}
+}
+
 func TestTuneContinuesAfterFailures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -22,17 +22,28 @@ type lists struct {
 	batches, delays, instances, kinds, threads []int
 	load                                       []int
 	rate                                       bool // load is requests per second
+	fewBatches                                 bool // see setFew
 }
 
 // setFew sets what is not given to the few values that show whether a field matters.
 func (l *lists) setFew() {
 	for list, few := range map[*[]int][]int{
-		&l.batches: {8, 32}, &l.delays: {tune.NoBatching, 0, 1000}, &l.instances: {1, 2}, &l.load: {1, 8},
+		&l.delays: {tune.NoBatching, 0, 1000}, &l.instances: {1, 2}, &l.load: {1, 8},
 	} {
 		if *list == nil {
 			*list = few
 		}
 	}
+	l.fewBatches = true
+}
+
+// defaultBatches are the batch sizes to try from least to most.
+func (l *lists) defaultBatches(least, most int) []int {
+	list := doubling(1, 128)
+	if l.fewBatches {
+		list = []int{8, 32}
+	}
+	return slices.DeleteFunc(list, func(n int) bool { return n < least || n > most })
 }
 
 // machine is what the default values depend on, in addition to the model.

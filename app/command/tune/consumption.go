@@ -42,11 +42,20 @@ func (u *consumption) sample() {
 	}
 }
 
+// The system counts CPU time in steps of cpuStep. In less than cpuLeast a step too many or too few changes the figure
+// by more than a tenth of a core.
+const (
+	cpuStep  = 10 * time.Millisecond
+	cpuLeast = 100 * time.Millisecond
+)
+
 // measurement returns the figures since the begin.
 func (u *consumption) measurement() tune.Measurement {
 	m := tune.Measurement{Memory: u.memory, AvailableMemory: u.left}
-	if wall := u.end.Sub(u.begin); wall > 0 {
-		m.CPU = max(0, (u.last-u.first)/wall.Seconds())
+	wall, used := u.end.Sub(u.begin), max(0, u.last-u.first)
+	if m.CPUUnknown = wall < cpuLeast; m.CPUUnknown {
+		used += cpuStep.Seconds()
 	}
+	m.CPU = used / max(wall, cpuStep).Seconds()
 	return m
 }

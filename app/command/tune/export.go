@@ -45,7 +45,7 @@ func (r *result) writeCSV(w io.Writer) error {
 				strconv.Itoa(int(cfg.GetMaxBatchSize())), yes(r.goal.Keeps(&t.Measurement)), number(m.Throughput),
 				number(m.Of(tune.LatencyP99)),
 				number(m.Of(tune.LatencyAvg)), number(m.Of(tune.LatencyP90)), number(m.Of(tune.LatencyP95)),
-				number(m.Of(tune.RAM)), number(m.Of(tune.CPU))})
+				number(m.Of(tune.RAM)), cpuNumber(m)})
 		}
 	}
 	return out.WriteAll(rows)
@@ -78,8 +78,16 @@ func (r *result) writeServerCSV(w io.Writer) error {
 		{"Model", "GPU UUID", "GPU Memory Usage (MB)", "GPU Utilization (%)", "GPU Power Usage (W)", "RAM Usage (MB)",
 			"CPU Utilization (%)"},
 		{"triton-server", "all", number(m.Of(tune.GPUMemory)), number(m.GPUUtilization), number(m.GPUPower),
-			number(m.Of(tune.RAM)), number(m.Of(tune.CPU))},
+			number(m.Of(tune.RAM)), cpuNumber(m)},
 	})
+}
+
+// cpuNumber is the share of one core in percent; empty if too little was measured.
+func cpuNumber(m *tune.Measurement) string {
+	if m.CPUUnknown {
+		return ""
+	}
+	return number(m.Of(tune.CPU))
 }
 
 func yes(b bool) string {

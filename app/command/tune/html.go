@@ -26,8 +26,16 @@ func (r *result) row(name string, t *tune.Trial) tableRow {
 	}
 	return tableRow{name, r.variantText(t.Candidate), r.loadText(t.Candidate), fmt.Sprintf("%.1f", t.Throughput),
 		msText(t.P50), msText(t.P99),
-		fmt.Sprintf("%.0f %%", t.Of(tune.CPU)), fmt.Sprintf("%.0f MB", t.Of(tune.RAM)),
+		cpuText(&t.Measurement), fmt.Sprintf("%.0f MB", t.Of(tune.RAM)),
 		fmt.Sprintf("%.0f MB", t.Of(tune.GPUMemory)), goal}
+}
+
+// cpuText is the share of one core; a dash if too little was measured.
+func cpuText(m *tune.Measurement) string {
+	if m.CPUUnknown {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", m.Of(tune.CPU))
 }
 
 // head yields the present configuration and the best ones, with their names.
@@ -56,7 +64,7 @@ type page struct {
 
 // writeHTML writes a report that needs no other files.
 func (r *result) writeHTML(w io.Writer) error {
-	p := page{Model: r.model(), Goal: r.objectiveText(), When: r.began.Format(time.DateTime), Why: r.summary(),
+	p := page{Model: r.title(), Goal: r.objectiveText(), When: r.began.Format(time.DateTime), Why: r.summary(),
 		GPUs: r.gpus > 0}
 	for name, t := range r.head() {
 		p.Rows = append(p.Rows, r.row(name, t))

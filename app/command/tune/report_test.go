@@ -149,6 +149,65 @@ func TestTuneHTMLReport_F033(t *testing.T) {
 	})
 }
 
+// A report of models that were tuned together names all of them, and whose change is meant.
+func TestTuneReportNamesAllModels_F033(t *testing.T) {
+	_, m := tunedModel(t)
+	r := foundOf(t, m)
+	r.names = append(r.names, "other")
+	var b bytes.Buffer
+	if err := r.writeHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<title>m and other: tuning</title>", "<h1>m and other: tuning</h1>",
+		"m: instances 1 → 2"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in the page:\n%s", want, b.String())
+		}
+	}
+}
+
+// The system counts CPU time in steps of 10 ms: nothing can be said of a few milliseconds.
+func TestTuneShowsNoCPUWhereTooLittleWasMeasured_F033(t *testing.T) {
+	begin := time.Unix(100, 0)
+	for _, tt := range []struct {
+		name        string
+		wall        time.Duration
+		first, last float64
+		want, csv   string
+	}{
+		{"7 ms", 7 * time.Millisecond, 1, 1, "–", ""},
+		{"99 ms with a step", 99 * time.Millisecond, 1, 1.01, "–", ""},
+		{"a second without any", time.Second, 1, 1, "0 %", "0"},
+		{"a second", time.Second, 1, 2.5, "150 %", "150"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, m := tunedModel(t)
+			r := foundOf(t, m)
+			u := consumption{begin: begin, end: begin.Add(tt.wall), first: tt.first, last: tt.last}
+			for i := range r.found.Trials {
+				one := u.measurement()
+				if one.CPU < 0 || tt.csv == "" && one.CPU <= 0 {
+					t.Errorf("%v cores: without a bound, no use of the CPU would be the best", one.CPU)
+				}
+				r.found.Trials[i].CPU, r.found.Trials[i].CPUUnknown = one.CPU, one.CPUUnknown
+			}
+			r.rank()
+			if got := r.row("now", &r.baseline).CPU; got != tt.want {
+				t.Errorf("the table has %q, want %q", got, tt.want)
+			}
+			var b bytes.Buffer
+			if err := r.writeCSV(&b); err != nil {
+				t.Fatal(err)
+			}
+			rows, err := csv.NewReader(&b).ReadAll()
+			last := len(rows[0]) - 1
+			if err != nil || rows[0][last] != "CPU Utilization (%)" || rows[1][last] != tt.csv {
+				t.Errorf("the CSV has %q, %v; want %q", rows[1], err, tt.csv)
+			}
+		})
+	}
+}
+
 func TestTuneVariants_F038(t *testing.T) {
 	_, m := tunedModel(t)
 	r := foundOf(t, m)

@@ -38,6 +38,9 @@ type result struct {
 // model is the first of the models.
 func (r *result) model() string { return r.names[0] }
 
+// title names all models.
+func (r *result) title() string { return strings.Join(r.names, " and ") }
+
 // rank orders the trials by the goal.
 func (r *result) rank() {
 	r.ranked = tune.Rank(&r.space, &r.goal, r.found.Trials)
@@ -116,9 +119,9 @@ func (r *result) variantText(c tune.Candidate) string {
 	return strings.Join(words, ", ")
 }
 
-// changeText is the text of a change, with the model's name unless it is the first model.
+// changeText is the text of a change, with the model's name unless it is the only one that is tuned.
 func (r *result) changeText(c tune.Change) string {
-	if c.Model != r.model() {
+	if c.Model != r.model() || len(r.names) > 1 {
 		return c.Model + ": " + changeText(c)
 	}
 	return changeText(c)

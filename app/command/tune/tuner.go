@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -190,18 +191,18 @@ func errDecoupled(model string) error {
 
 // makeSpace makes the search's axes of the completed configurations, which must be known.
 func (t *tuner) makeSpace(l *lists, m machine) {
-	values := *l
-	if values.batches == nil { // without sizes that cannot take a request
-		values.batches = slices.DeleteFunc(doubling(1, 128), func(n int) bool { return n < t.measureOptions.batch })
-	}
 	t.gpus = m.gpus
 	t.space = tune.Space{}
 	for _, model := range t.tuned {
+		values := *l
+		if values.batches == nil { // without sizes that cannot take a request, or that the model cannot have
+			values.batches = l.defaultBatches(t.measureOptions.batch, t.mostRows(model.name))
+		}
 		t.space.Axes = append(t.space.Axes, axes(t.present[model.name], &values, m, true)...)
 	}
 	if t.tuneComposing {
 		for _, model := range t.composing {
-			t.space.Axes = append(t.space.Axes, axes(t.present[model.name], &values, m, false)...)
+			t.space.Axes = append(t.space.Axes, axes(t.present[model.name], l, m, false)...)
 		}
 	}
 	first := l.load[0] // a search begins at the largest load up to 8, or up to the middle one of the list of rates
@@ -211,6 +212,19 @@ func (t *tuner) makeSpace(l *lists, m machine) {
 		}
 	}
 	t.space.Axes = append(t.space.Axes, tune.NewAxis("", tune.Load, l.load, first))
+}
+
+// mostRows is the largest max_batch_size that a model can have: that of an ensemble is at most that of each step whose
+// configuration stays.
+func (t *tuner) mostRows(model string) int {
+	most := math.MaxInt
+	for _, s := range t.present[model].GetEnsembleScheduling().GetStep() {
+		name := s.GetModelName()
+		if !slices.ContainsFunc(t.tuned, func(m modelFolder) bool { return m.name == name }) {
+			most = min(most, int(t.present[name].GetMaxBatchSize()))
+		}
+	}
+	return most
 }
 
 // measure implements tune.Options.Measure.
