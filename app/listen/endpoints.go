@@ -63,6 +63,11 @@ func (l *Endpoints) Reachable() bool {
 	return false
 }
 
+// InferenceReachable reports whether other machines can reach an endpoint at which requests may name shared memory.
+func (l *Endpoints) InferenceReachable() bool {
+	return l.GRPC.Reachable() || l.HTTP.Reachable() || l.SageMaker.Reachable() || l.VertexAI.Reachable()
+}
+
 // IsLoopback reports whether only this machine can reach an address.
 func IsLoopback(address string) bool {
 	if address == "localhost" {

@@ -295,7 +295,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		c.Engine.RateLimiter = instance.NewLimiter(c.RateLimit.Resources)
 	}
 	if _, ok := c.given[allowClientShm]; !ok {
-		c.Engine.SharedMemory.Disabled = c.Listen.HTTP.Reachable() || c.Listen.GRPC.Reachable()
+		c.Engine.SharedMemory.Disabled = c.Listen.InferenceReachable()
 	}
 	e, all := &c.Engine, slices.Contains(c.Engine.StartupModels, "*")
 	fault(len(e.StartupModels) > 0 && e.Mode != engine.ModeExplicit,

@@ -570,6 +570,12 @@ func TestClientSharedMemory(t *testing.T) {
 			allowed: true},
 		{name: "B053 C10 a listener that is off", args: []string{"--http-address=0.0.0.0", "--allow-http=false",
 			"--metrics-address=::1"}, allowed: true},
+		{name: "B053 C10 Vertex AI on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous",
+			"--allow-http=false", "--allow-grpc=false", "--allow-vertex-ai=true"}},
+		{name: "B053 C10 Vertex AI on loopback", args: []string{"--allow-http=false", "--allow-grpc=false",
+			"--allow-vertex-ai=true"}, allowed: true},
+		{name: "B053 C10 SageMaker on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous",
+			"--allow-http=false", "--allow-sagemaker=true"}},
 		{name: "B053 C10 asked for", args: []string{"--http-address=0.0.0.0", "--allow-anonymous",
 			"--allow-client-shm=true"}, allowed: true},
 		{name: "B053 refused on loopback", args: []string{"--allow-client-shm=off"}},
@@ -580,7 +586,10 @@ func TestClientSharedMemory(t *testing.T) {
 		{name: "C11 objects of all users", args: []string{"--client-shm-any-owner=true"}, allowed: true, owners: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := Load(tt.asTriton, append(tt.args, "--data-dir=x"), none)
+			routes := func(name string) (string, bool) {
+				return "/", name == "AIP_PREDICT_ROUTE" || name == "AIP_HEALTH_ROUTE"
+			}
+			c, err := Load(tt.asTriton, append(tt.args, "--data-dir=x"), routes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -290,8 +290,8 @@ func (c *Config) memoryOptions() []option {
 			"No model is loaded onto a GPU on which more than this fraction of the memory is in use. May be given "+
 				"several times.", c.gpuLimit()),
 		opt(allowClientShm, "boolean",
-			"Lets clients share memory with the server. Default: true if HTTP and gRPC listen on loopback addresses "+
-				"only, otherwise false.", not(&c.Engine.SharedMemory.Disabled)),
+			"Lets clients share memory with the server. Default: true if HTTP, gRPC, SageMaker and Vertex AI listen "+
+				"on loopback addresses only, otherwise false.", not(&c.Engine.SharedMemory.Disabled)),
 	}
 }
 
