@@ -475,6 +475,15 @@ def test_C7_an_output_larger_than_its_region(client):
         assert target.bytes() == bytes([UNTOUCHED]) * 128
 
 
+def test_C7_an_output_without_bytes(client):
+    with Region(128, client) as source, Region(128, client) as target:
+        shm.set_shared_memory_region(source.handle, [ROW])
+        with pytest.raises(InferenceServerException) as e:
+            plain_from(client, source, outputs=[shared_output(client.module, target, 0)])
+        assert e.value.message().endswith(f"Invalid offset + byte size for shared memory region: '{target.name}'")
+        assert e.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
+
+
 def test_C8_the_same_memory_for_input_and_output(client):
     with Region(96, client) as r:
         shm.set_shared_memory_region(r.handle, [ROW])

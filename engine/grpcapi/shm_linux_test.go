@@ -212,6 +212,9 @@ func TestSharedMemoryInfer(t *testing.T) {
 			Inputs: sharedInput(16, at("in", 0, 64)), Outputs: sharedOutput(at("out", 0, 63))}, code: codes.Internal,
 			text: "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least " +
 				"64 bytes to hold the results"},
+		{name: "C7 a place without bytes", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(16, at("in", 0, 64)), Outputs: sharedOutput(at("out", 0, 0))},
+			code: codes.InvalidArgument, text: "Invalid offset + byte size for shared memory region: 'out'"},
 		{name: "C4 a negative offset", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			Inputs: sharedInput(4, at("in", -1, 16))},
 			code: codes.InvalidArgument, text: "Invalid offset for shared memory region: 'in'"},

@@ -243,6 +243,9 @@ func TestSharedMemoryInfer(t *testing.T) {
 					`for output 'OUTPUT0' (63 bytes) should be at least 64 bytes to hold the results"}`}},
 		{name: "B050 no size for an output", model: "identity", body: body(floats(ones),
 			onlyOut(`"parameters":{"shared_memory_region":"out"}`)),
+			want: badJSON("Invalid offset + byte size for shared memory region: 'out'")},
+		{name: "B050 no size for an output at an offset", model: "identity", body: body(floats(ones),
+			onlyOut(`"parameters":{"shared_memory_region":"out","shared_memory_offset":8}`)),
 			want: answer{status: "500 Internal Server Error", kind: typeText,
 				body: `{"error":"shared memory size specified with the request ` +
 					`for output 'OUTPUT0' (0 bytes) should be at least 64 bytes to hold the results"}`}},

@@ -54,13 +54,17 @@ func (g *Registry) find(at Range) (*region, error) {
 			"Integer overflow detected: byte_size (%d) + offset (%d) exceeds maximum value (%d) for region '%s'",
 			at.Size, at.Offset, uint64(math.MaxUint64), at.Region)
 	case at.Size > r.size-at.Offset:
-		err = status.Errorf(status.InvalidArg, "Invalid offset + byte size for shared memory region: '%s'", at.Region)
+		err = errBehind(at)
 	}
 	if err != nil {
 		_ = r.release() // the request fails with err
 		return nil, err
 	}
 	return r, nil
+}
+
+func errBehind(at Range) error {
+	return status.Errorf(status.InvalidArg, "Invalid offset + byte size for shared memory region: '%s'", at.Region)
 }
 
 // inputBufferMin is the least size in bytes of an input that is copied into Options.InputBuffer. Smaller ones travel
@@ -172,11 +176,16 @@ type slot struct {
 
 var _ infer.DeviceOutput = (*slot)(nil)
 
-// Slot returns the destination of an output. The caller must release it. The errors are those of Read.
+// Slot returns the destination of an output. The caller must release it. The errors are those of Read, and InvalidArg
+// for a place without bytes at the start of a region: as in Triton, a request without a size is refused there.
 func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
 	r, err := g.find(at)
 	if err != nil {
 		return nil, err
+	}
+	if at.Size == 0 && at.Offset == 0 {
+		_ = r.release() // the request fails with the error below
+		return nil, errBehind(at)
 	}
 	at.Region = r.name // the memory of the old string is the request's
 	return &slot{r: r, at: at}, nil
