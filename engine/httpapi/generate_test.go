@@ -372,6 +372,8 @@ func TestForwardHeaders_B040(t *testing.T) {
 		{name: "over the body's", pattern: "^p$", headers: "p: header\r\n", want: `"parameters":{"p":"header"}`},
 		{name: "reserved", pattern: ".*", headers: "priority: 1\r\n", status: 400,
 			want: `{"error":"Header 'priority' is reserved for Triton usage and cannot be forwarded."}`},
+		{name: "reserved names are compared exactly, as in Triton", pattern: "^timeout", headers: "Timeout: 1\r\n",
+			want: `"parameters":{"Timeout":"1"}`},
 		{name: "reserved prefix", pattern: ".*", headers: "triton_x: 1\r\n", status: 400,
 			want: `{"error":"Header 'triton_x' is reserved for Triton usage and cannot be forwarded."}`},
 	} {
