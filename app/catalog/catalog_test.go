@@ -283,3 +283,41 @@ func TestAStuckPullDelaysNoOtherModel_A023_B29(t *testing.T) {
 	r.wait("a", "the other model", versions("b", 1))
 	r.wait("a", "the stuck pull", state("a", "PULLING", ""))
 }
+
+// A model whose name no folder can have is refused, and one that is there twice stays as it was. The others are served.
+func TestABadNameDoesNotStopTheOtherModels_A023_B28(t *testing.T) {
+	r := newRig(t, platform.Options{})
+	sum := sha256.Sum256([]byte(weights))
+	data := hex.EncodeToString(sum[:])
+	model := func(name, version string) catalog.Model {
+		return catalog.Model{Name: name, Config: identity, Files: []catalog.File{{Path: version + "/data",
+			Size: int64(len(weights)), SHA256: data, URLs: []string{r.url.String() + "/v1/files/" + data}}}}
+	}
+	r.setPlatform(fixed(t, catalog.Desired{Models: []catalog.Model{model("a", "1"), model("m", "1")}}, weights))
+	dir := t.TempDir()
+	node := r.start("a", dir, nil)
+	r.wait("a", "a", versions("a", 1))
+	r.wait("a", "m", versions("m", 1))
+	r.setPlatform(fixed(t, catalog.Desired{Models: []catalog.Model{
+		model("../../evil", "1"), model("m", "2"), model("m", "3"), model("", "1"), model("b", "1"), model("a", "2"),
+	}}, weights))
+	r.wait("a", "the bad name", state("../../evil", "REFUSED", "must be a plain folder name"))
+	r.wait("a", "the empty name", state("", "REFUSED", "must not be empty"))
+	r.wait("a", "the name that is there twice", state("m", "REFUSED", "has this name more than once"))
+	r.wait("a", "the new model", versions("b", 1))
+	r.wait("a", "the new version", versions("a", 2))
+	if !node.serves("m") || exists(dir, "evil") || exists(filepath.Dir(dir), "evil") {
+		t.Error("m is not served any more, or a folder is outside the repository")
+	}
+	node.stop()
+	node = r.start("a", dir, nil) // with the state that was kept
+	r.wait("a", "the bad name again", state("../../evil", "REFUSED", "must be a plain folder name"))
+	if !node.serves("m") || !node.serves("b") {
+		t.Error("models are not served after a restart")
+	}
+	r.setPlatform(fixed(t, catalog.Desired{Models: []catalog.Model{model("m", "2")}}, weights))
+	report := r.wait("a", "one model", versions("m", 2))
+	if len(report.Models) != 1 {
+		t.Errorf("the report has %+v", report.Models)
+	}
+}

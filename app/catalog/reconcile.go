@@ -27,6 +27,9 @@ func (n *Node) key(name string) string {
 
 // reconcile makes the node serve a model as the desired state says. pulls ends when there is a new desired state.
 func (n *Node) reconcile(ctx, pulls context.Context, m *Model) error {
+	if m.Fault != "" { // the name may be a path
+		return refusal{errors.New(m.Fault), true}
+	}
 	digest, place := m.digestOf(), filepath.Join(n.Repository(), m.Name)
 	current := placed(place)
 	if other := n.conflict(m.Name); other != "" {

@@ -24,6 +24,9 @@ type Model struct {
 	Name   string `json:"name"`
 	Config string `json:"config,omitempty"` // the text of config.pbtxt; "": it is among Files, or there is none
 	Files  []File `json:"files"`
+	// Fault is why the entry of the desired state cannot be taken; "": it can. If it cannot, the model has only a
+	// name, which may be none of a folder.
+	Fault string `json:"fault,omitempty"`
 }
 
 // File is a file of a model folder, and where it can be fetched.
@@ -144,18 +147,46 @@ func (m *Model) check() error {
 
 // parse reads a desired state. A model with faults is refused later, and does not keep the others from being served.
 func parse(b []byte) (d Desired, err error) {
-	if err = json.Unmarshal(b, &d); err != nil {
+	var doc struct {
+		Models []json.RawMessage `json:"models"`
+	}
+	if err = json.Unmarshal(b, &doc); err != nil {
 		return d, fmt.Errorf("the desired state is no JSON of the catalog: %w", err)
 	}
-	if d.Models == nil {
+	if doc.Models == nil {
 		return d, errors.New("the desired state has no list of models")
 	}
-	seen := map[string]bool{}
-	for _, m := range d.Models {
-		if repo.CheckName(m.Name) != nil || seen[m.Name] {
-			return d, fmt.Errorf("the desired state has a model %q, whose name is none or is there twice", m.Name)
+	d.Models = []Model{}
+	seen := map[string]int{}
+	for _, entry := range doc.Models {
+		m := parseModel(entry)
+		first, twice := seen[m.Name]
+		switch {
+		case !twice:
+			seen[m.Name] = len(d.Models)
+			d.Models = append(d.Models, m)
+		case d.Models[first].Fault == "": // no one can say which of them is meant
+			d.Models[first] = Model{Name: m.Name, Fault: "the catalog has this name more than once"}
 		}
-		seen[m.Name] = true
 	}
 	return d, nil
+}
+
+// parseModel reads an entry of the desired state.
+func parseModel(entry []byte) (m Model) {
+	err := json.Unmarshal(entry, &m) // after a wrong type it goes on, so that the name is known
+	if err != nil {
+		err = fmt.Errorf("the catalog's entry cannot be read: %w", err)
+	} else {
+		err = repo.CheckName(m.Name)
+	}
+	if err == nil {
+		m.Fault = ""
+		return m
+	}
+	const most = 255 // bytes of a name
+	if len(m.Name) > most {
+		m.Name = strings.ToValidUTF8(m.Name[:most], "") + "…"
+	}
+	return Model{Name: m.Name, Fault: err.Error()}
 }
