@@ -38,8 +38,8 @@ type Options struct {
 	// ConnectionTimeout bounds the TLS handshake and the time to the client's first settings. 0: 20 s.
 	ConnectionTimeout time.Duration
 
-	// StallTimeout is how long a client may send nothing within a frame or a message, read nothing of what is sent, or
-	// make no call at all. 0: a minute.
+	// StallTimeout is how long a client may send nothing within a frame or a message, or read nothing of what is sent.
+	// For its first call it has firstCallStalls times as long. 0: a minute.
 	StallTimeout time.Duration
 	// MaxConnections bounds the connections; others are closed at once. 0: 65536.
 	MaxConnections int

@@ -46,18 +46,27 @@ func (s *Server) watch() {
 		if s.stopping {
 			stall = min(stall, int64(closingStall))
 		}
-		now := s.now()
+		now, firstCall := s.now(), s.firstCallLimit(stall)
 		for c := range s.conns {
-			c.checkStall(now, stall)
+			c.checkStall(now, stall, firstCall)
 		}
 		s.watched = false
 		s.watch()
 	})
 }
 
+// firstCallLimit returns the age at which a connection ends on which no call was opened: firstCallStalls times stall,
+// but only stall if more than half of the connections that the server takes are open. s.mu is held.
+func (s *Server) firstCallLimit(stall int64) int64 {
+	if len(s.conns) > s.o.MaxConnections/2 {
+		return stall
+	}
+	return firstCallStalls * stall
+}
+
 // checkStall closes a connection that has made no progress for stall nanoseconds. Otherwise it ends those of its calls
-// that have made none.
-func (c *conn) checkStall(now, stall int64) {
+// that have made none. It begins a graceful end of a connection that has made no call at the age firstCall.
+func (c *conn) checkStall(now, stall, firstCall int64) {
 	c.mu.Lock()
 	silent := now - c.reader.lastRead.Load()
 	c.write.count = c.write.pieces.Load()
@@ -69,7 +78,10 @@ func (c *conn) checkStall(now, stall int64) {
 		c.srv.o.Log.Debug("gRPC connection closed: its client hangs", "peer", c.nc.RemoteAddr().String())
 		c.close()
 	default:
-		noCall = !c.life.served && len(c.streams) == 0 && now-c.life.began > stall
+		if c.lastID > 0 {
+			firstCall = stall // calls were opened, but none was served
+		}
+		noCall = !c.life.served && len(c.streams) == 0 && now-c.life.began > firstCall
 		for _, s := range c.streams {
 			s.check(now, stall)
 		}

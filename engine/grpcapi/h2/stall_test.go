@@ -189,6 +189,56 @@ func TestA27SlowClientsAreServed(t *testing.T) {
 	}
 }
 
+// A client that compresses a large message sends nothing meanwhile, and has not opened the call yet.
+func TestA27TheFirstCallMayTakeLong(t *testing.T) {
+	const stall = int64(time.Minute)
+	for _, tt := range []struct {
+		name           string
+		maxConnections int
+		call           bool  // one was opened, without a message
+		limit          int64 // of the age of the connection
+	}{
+		{"no call", 10, false, firstCallStalls * stall},
+		{"no call while connections are scarce", 1, false, stall},
+		{"a call without a message", 10, true, stall},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, func(o *Options) { o.StallTimeout, o.MaxConnections = time.Hour, tt.maxConnections })
+			c := dial(t, s)
+			if tt.call {
+				_ = c.WriteRSTStream(c.open("Echo"), http2.ErrCodeCancel)
+			}
+			_ = c.WritePing(false, [8]byte{})
+			for acknowledged := false; !acknowledged; {
+				f, err := c.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				ping, ok := f.(*http2.PingFrame)
+				acknowledged = ok && ping.IsAck()
+			}
+			endsAt := func(age int64) bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				ends := false
+				for conn := range s.conns {
+					conn.checkStall(conn.life.began+age, stall, s.firstCallLimit(stall))
+					conn.mu.Lock()
+					ends = conn.life.stage != drainNone
+					conn.mu.Unlock()
+				}
+				return ends
+			}
+			if endsAt(tt.limit) {
+				t.Error("the connection ends too early")
+			}
+			if !endsAt(tt.limit + 1) {
+				t.Error("the connection does not end")
+			}
+		})
+	}
+}
+
 // The time in which a call is executed does not count: its answer may wait for the client's window like any other.
 func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 	begun, answer := make(chan struct{}), make(chan struct{})
@@ -213,7 +263,7 @@ func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for conn := range s.conns {
-			conn.checkStall(now, stall)
+			conn.checkStall(now, stall, stall)
 			conn.mu.Lock()
 			for _, st := range conn.streams {
 				queued += st.send.queued

@@ -19,6 +19,9 @@ const (
 	closingStall = 3 * time.Second
 	// streamStalls is how many times as long as others the client of a stream may leave an answer.
 	streamStalls = 5
+	// firstCallStalls is how many times Options.StallTimeout a client may take to its first call. A client that
+	// compresses a large message opens the call afterwards.
+	firstCallStalls = 5
 	// drainTimeout is how long a client may take to answer the ping that follows the first GOAWAY of a graceful end.
 	drainTimeout = 3 * time.Second
 )
