@@ -98,12 +98,14 @@ var statusStalled = grpcstatus.Error(codes.DeadlineExceeded,
 	"the call's message did not arrive: the client sent nothing for too long; send the call again")
 
 // check ends a call whose message does not arrive, or whose client does not read the response. A client that streams
-// may be silent between messages. A client that receives a stream may take streamStalls times as long. c.mu is held.
+// may be silent between messages. A client that receives a stream may take streamStalls times as long. While a window
+// is closed the client cannot send: its messages wait for a handler. c.mu is held.
 func (s *Stream) check(now, stall int64) {
 	c := s.c
 	single := s.req.method == nil || !s.req.method.clientStreams
 	sending := s.send.queued > 0
-	receiving := !s.finished && !s.remoteClosed && (single || s.within.Load())
+	open := s.recvWindow > 0 && c.recv.left > 0
+	receiving := !s.finished && !s.remoteClosed && open && (single || s.within.Load())
 	if !sending && !receiving {
 		s.progress.since = 0 // the time in which nothing is expected does not count
 		return

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"slices"
@@ -284,6 +285,76 @@ func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 	_ = c.WriteWindowUpdate(id, 1<<20)
 	if r, err := c.result(id); err != nil || r.status != "0" {
 		t.Errorf("%+v, %v; want the answer", r, err)
+	}
+}
+
+// A client cannot send the rest of a message while its window is closed, because the handler takes no messages.
+func TestA27MessageMayWaitForTheWindow(t *testing.T) {
+	take := make(chan struct{})
+	s := serve(t, func(o *Options) { o.StallTimeout = time.Hour }, &grpc.ServiceDesc{ServiceName: "t.L",
+		Streams: []grpc.StreamDesc{{StreamName: "Busy", ClientStreams: true, ServerStreams: true,
+			Handler: func(_ any, st grpc.ServerStream) error {
+				<-take
+				for {
+					var b []byte
+					if err := st.RecvMsg(&b); err == io.EOF {
+						return nil
+					} else if err != nil {
+						return err
+					}
+				}
+			}}}})
+	c := dial(t, s)
+	id := c.openPath("/t.L/Busy")
+	const size, count = 100_000, 11 // the last one does not fit
+	message := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
+	all := bytes.Repeat(message, count)
+	send := func(b []byte, end bool) {
+		for len(b) > maxFrame {
+			_ = c.WriteData(id, false, b[:maxFrame])
+			b = b[maxFrame:]
+		}
+		_ = c.WriteData(id, end, b)
+	}
+	send(all[:streamWindow], false)
+	const stall = int64(time.Minute)
+	now := int64(0)
+	look := func(after int64) (window int) {
+		now += after
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for conn := range s.conns {
+			conn.checkStall(now, stall, stall)
+			conn.mu.Lock()
+			for _, st := range conn.streams {
+				window += st.recvWindow
+			}
+			conn.mu.Unlock()
+		}
+		return window
+	}
+	for deadline := time.Now().Add(time.Minute); look(0) != 0; time.Sleep(time.Millisecond) { // nothing signals it
+		if time.Now().After(deadline) {
+			t.Fatal("the window is not closed")
+		}
+	}
+	look(1)
+	look(2 * stall)
+	close(take)
+	for open := false; !open; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, ok := f.(*http2.WindowUpdateFrame)
+		if h, ends := f.(*http2.MetaHeadersFrame); ends {
+			t.Fatalf("the call ended: %v", h.Fields)
+		}
+		open = ok && w.StreamID == id
+	}
+	send(all[streamWindow:], true)
+	if r, err := c.result(id); err != nil || r.status != "0" {
+		t.Errorf("%+v, %v; want the end of the stream", r, err)
 	}
 }
 
