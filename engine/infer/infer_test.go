@@ -203,6 +203,42 @@ func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 	}
 }
 
+// A request that leaves the order is answered at once, and nothing waits for it, even if it was failed before.
+func TestRequestsLeaveTheirOrder(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		var o Order
+		var all []*Request
+		for range 4 {
+			r := NewDetached()
+			o.Add(r)
+			all = append(all, r)
+		}
+		all[3].Fail(errors.New("last"))
+		if failed {
+			all[1].Fail(errors.New("in its place"))
+		}
+		all[1].LeaveOrder()
+		all[1].Fail(errors.New("at once"))
+		all[1].LeaveOrder() // nothing more happens
+		if resp := all[1].Poll(); resp == nil || (resp.Err.Error() == "in its place") != failed {
+			t.Errorf("failed before %v: it has the response %+v", failed, resp)
+		}
+		all[0].Fail(errors.New("first"))
+		if all[0].Poll() == nil || all[3].Poll() != nil {
+			t.Error("the order of the others is lost")
+		}
+		all[2].LeaveOrder()
+		if all[3].Poll() == nil {
+			t.Error("a response still waits for a request that left")
+		}
+		for i, r := range all {
+			if n := r.refs.Load(); n != 1 && i != 2 {
+				t.Errorf("request %d has %d references", i, n)
+			}
+		}
+	}
+}
+
 func TestAllCancelled(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

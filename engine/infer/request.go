@@ -120,6 +120,7 @@ type Request struct {
 	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
 
 	delivery
+	ordered ordered
 	memory
 	cancel canceller
 	stream stream
@@ -176,8 +177,6 @@ type Progress struct {
 // delivery is what Respond needs.
 type delivery struct {
 	observer Observer
-	order    *Order      // decides when a response is delivered; nil: at once
-	held     []*Response // guarded by order's lock: responses that wait for those of earlier requests
 	answered atomic.Bool // the final response has been given
 	first    Response    // storage of the first response, so that the usual request allocates none
 	used     atomic.Bool // first is in use
@@ -280,7 +279,7 @@ func (r *Request) reset() {
 	r.Content = Content{Inputs: c.Inputs[:0], Outputs: c.Outputs[:0], Parameters: c.Parameters[:0]}
 	r.Progress = Progress{Steps: r.Steps[:0]}
 	r.Trace, r.Record, r.Origin, r.Client = nil, nil, nil, nil
-	r.observer, r.order, r.held = nil, nil, r.held[:0]
+	r.observer, r.ordered = nil, ordered{held: r.ordered.held[:0]}
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()

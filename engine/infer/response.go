@@ -99,8 +99,8 @@ func (r *Request) Respond(resp *Response) error {
 	} else if r.Trace != nil {
 		r.Trace.Responded(r, resp)
 	}
-	if r.order != nil {
-		r.order.deliver(r, resp)
+	if o := r.ordered.order; o != nil {
+		o.deliver(r, resp)
 		return nil
 	}
 	r.deliver(resp)

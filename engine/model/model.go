@@ -270,6 +270,9 @@ func (m *Model) startInstances(ctx context.Context, s Spec, places []backend.Pla
 		return err
 	}
 	m.scheduler = batcher
+	if d, ok := batcher.(*sched.Dynamic); ok && m.cache != nil {
+		m.cache.order = d.Order()
+	}
 	var tested atomic.Bool
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,

@@ -31,6 +31,7 @@ type responseCache struct {
 	store cache.Store
 	owned atomic.Uint64 // the cache.Owner of the version's responses
 	stats *stats.Version
+	order *infer.Order // of the responses of the queue; nil: they are delivered at once
 }
 
 // newResponseCache returns the cache of a version whose configuration asks for one.
@@ -82,6 +83,9 @@ func (c *responseCache) answer(r *infer.Request) bool {
 	}
 	resp.Parameters = append(resp.Parameters, kept.Parameters...)
 	resp.Final = true
+	if c.order != nil {
+		c.order.Add(r)
+	}
 	_ = r.Respond(resp) // the first response of a request is never refused
 	return true
 }

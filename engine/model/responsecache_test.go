@@ -1,12 +1,14 @@
 package model
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 
+	"nereid/engine/backend"
 	"nereid/engine/backend/builtin"
 	"nereid/engine/cache"
 	"nereid/engine/infer"
@@ -77,6 +79,91 @@ func TestResponseCache_C078(t *testing.T) {
 		s.CacheMiss.Count != 4 ||
 		s.CacheHit.Ns == 0 || s.CacheMiss.Ns == 0 || s.Queue.Count != 5 || s.Pending != 0 || !s.Cached {
 		t.Errorf("statistics %+v", s)
+	}
+}
+
+// holder is a backend whose executions wait.
+type holder struct {
+	backend.Backend
+	entered, leave chan struct{}
+}
+
+func (h *holder) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	m, err := h.Backend.Load(ctx, s)
+	return &beforeModel{m, func(*infer.Batch) error {
+		h.entered <- struct{}{}
+		<-h.leave
+		return nil
+	}}, err
+}
+
+// With preserve_ordering, a cached response waits for those of earlier requests that are executed or queued. A request
+// that is cancelled in the queue is answered at once.
+func TestCachedResponsesKeepTheOrder_C006(t *testing.T) {
+	c, err := cache.New(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{builtin.Identity(), make(chan struct{}, 8), make(chan struct{})}
+	s := spec(config(t, cachedIdentity+` dynamic_batching { preserve_ordering: true } instance_group { count: 1 }`),
+		t.TempDir(), h)
+	s.Cache = c
+	m := serve(t, s)
+	t.Cleanup(func() { close(h.leave) })
+	send := func(v int32) *infer.Request {
+		r := request(int32Input(v))
+		t.Cleanup(r.Release)
+		if !m.Acquire() {
+			t.Fatal("the model is closing")
+		}
+		if err := m.Infer(r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	read := func(r *infer.Request) {
+		t.Helper()
+		resp, err := r.Next(t.Context())
+		if err != nil || resp.Err != nil {
+			t.Fatalf("%+v, %v", resp, err)
+		}
+		resp.Release()
+	}
+	first := send(7)
+	<-h.entered
+	h.leave <- struct{}{}
+	read(first)
+
+	executed := send(1)
+	<-h.entered
+	queued, cancelled, hit, next := send(2), send(3), send(7), send(7)
+	if !hit.Cache.Hit || !next.Cache.Hit {
+		t.Fatal("the request is not answered from the cache")
+	}
+	cancelled.Cancel()
+	if resp := cancelled.Poll(); resp == nil || status.CodeOf(resp.Err) != status.Cancelled {
+		t.Errorf("a request that is cancelled in the queue has the response %+v", resp)
+	}
+	if hit.Poll() != nil || next.Poll() != nil {
+		t.Fatal("the cached response overtakes that of a request that is executed")
+	}
+	h.leave <- struct{}{}
+	read(executed)
+	<-h.entered
+	if hit.Poll() != nil || next.Poll() != nil {
+		t.Fatal("the cached response overtakes that of a request that was queued")
+	}
+	h.leave <- struct{}{}
+	for _, r := range []*infer.Request{queued, hit, next} {
+		read(r)
+	}
+	if resp := send(7).Poll(); resp == nil {
+		t.Error("the cached response waits although there is no earlier request")
+	}
+	var snapshot stats.Snapshot
+	m.stats.Snapshot(&snapshot)
+	if snapshot.CacheHit.Count != 3 || snapshot.Success.Count != 6 || snapshot.Pending != 0 {
+		t.Errorf("statistics %+v", snapshot)
 	}
 }
 

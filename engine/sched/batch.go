@@ -63,9 +63,6 @@ func (d *Dynamic) cut(inst InstanceID, n int, now infer.Stamp) (b *infer.Batch, 
 		}
 		b.Requests = append(b.Requests, r)
 		b.Rows += r.BatchSize
-		if d.policy.PreserveOrdering {
-			d.order.Add(r)
-		}
 	}
 	d.strategic.formed()
 	switch ws := &d.waiters; {

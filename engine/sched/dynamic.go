@@ -15,8 +15,8 @@ import (
 type Dynamic struct {
 	policy       Policy
 	maxPreferred int
-	compares     bool // not all requests may share a batch
-	order        infer.Order
+	compares     bool        // not all requests may share a batch
+	order        infer.Order // is empty without PreserveOrdering
 
 	mu        sync.Mutex
 	queue     queue // guarded by mu, as is all below
@@ -70,6 +70,9 @@ func (d *Dynamic) Enqueue(r *infer.Request) error {
 	r.Retain()
 	deadline := level.policy.deadline(r)
 	d.queue.push(r, deadline)
+	if d.policy.PreserveOrdering {
+		d.order.Add(r)
+	}
 	if deadline != 0 {
 		d.alarm.set(deadline, now)
 	}
@@ -87,6 +90,15 @@ func errFull(r *infer.Request) error {
 		id = "<id_unknown>"
 	}
 	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size", id)
+}
+
+// Order returns the order in which responses are delivered, nil if they are delivered at once. A request that is
+// answered without the queue may be added to it.
+func (d *Dynamic) Order() *infer.Order {
+	if !d.policy.PreserveOrdering {
+		return nil
+	}
+	return &d.order
 }
 
 // level returns the index of r's priority level.
@@ -158,8 +170,7 @@ func (d *Dynamic) Cancelled(r *infer.Request) {
 	d.queue.remove(r)
 	d.shrunk()
 	d.mu.Unlock()
-	r.Fail(errCancelled)
-	r.Release()
+	fail([]*infer.Request{r}, errCancelled)
 }
 
 // Close admits no more requests. Next returns ErrClosed when the queue is empty.

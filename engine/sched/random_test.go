@@ -16,9 +16,9 @@ import (
 )
 
 // TestRandomSchedules runs random schedules on a fake clock. They have requests of mixed sizes, priorities and
-// timeouts, cancellations, executions that fail, fast and slow instances, and a scheduler that closes. Every caller
-// must get its own rows or one error. Batches must respect the maximum, priorities and order. Timeouts and
-// cancellations must be answered in time, and no request may be lost.
+// timeouts, cancellations, cached responses, executions that fail, fast and slow instances, and a scheduler that
+// closes. Every caller must get its own rows or one error. Batches must respect the maximum, priorities and order.
+// Timeouts and cancellations must be answered in time, and no request may be lost.
 func TestRandomSchedules(t *testing.T) {
 	seeds := uint64(2500)
 	if testing.Short() {
@@ -47,7 +47,7 @@ type schedule struct {
 	mu      sync.Mutex
 	callers []*caller // guarded by mu, as is all below
 	of      map[*infer.Request]*caller
-	ends    []*caller // those that ran, in the order of their final responses
+	ends    []*caller // those that ran or are cached, in the order of their final responses
 }
 
 // caller is one request and its response.
@@ -57,7 +57,8 @@ type caller struct {
 	level     int
 	timeout   time.Duration
 	queued    time.Time
-	taken     int // how often it was in a batch
+	taken     int  // how often it was in a batch
+	cached    bool // it is answered when it comes
 	cancelled bool
 	responses int
 	err       error
@@ -68,7 +69,7 @@ type caller struct {
 func (c *caller) Finished(r *infer.Request, _ *infer.Response) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if r.Batch != nil {
+	if r.Batch != nil || c.cached {
 		c.s.ends = append(c.s.ends, c)
 	}
 }
@@ -169,7 +170,11 @@ func (s *schedule) send(wg *sync.WaitGroup) {
 	s.mu.Lock()
 	s.of[r] = c
 	s.mu.Unlock()
-	if err := s.d.Enqueue(r); err != nil {
+	if order := s.d.Order(); order != nil && rng.IntN(4) == 0 {
+		c.cached = true
+		order.Add(r)
+		s.answer(r, data)
+	} else if err := s.d.Enqueue(r); err != nil {
 		if status.CodeOf(err) != status.Unavailable || !s.d.closed && q.MaxSize == 0 {
 			s.Errorf("seed %d: Enqueue: %v", s.seed, err)
 		}
@@ -243,12 +248,7 @@ func (s *schedule) instance(id InstanceID, rng *rand.Rand) {
 			if fails || rng.IntN(20) == 0 {
 				r.Fail(errors.New("fails on purpose"))
 			} else {
-				resp := r.NewResponse()
-				resp.AddOutput("OUTPUT", tensor.Uint8, r.Inputs[0].Shape, all[:n], nil)
-				resp.Final = true
-				if err := r.Respond(resp); err != nil {
-					s.Errorf("seed %d: %v", s.seed, err)
-				}
+				s.answer(r, all[:n])
 			}
 			all = all[n:]
 		}
@@ -256,6 +256,16 @@ func (s *schedule) instance(id InstanceID, rng *rand.Rand) {
 			r.Release()
 		}
 		b.End()
+	}
+}
+
+// answer gives a request its one response.
+func (s *schedule) answer(r *infer.Request, data []byte) {
+	resp := r.NewResponse()
+	resp.AddOutput("OUTPUT", tensor.Uint8, r.Inputs[0].Shape, data, nil)
+	resp.Final = true
+	if err := r.Respond(resp); err != nil {
+		s.Errorf("seed %d: %v", s.seed, err)
 	}
 }
 
@@ -318,6 +328,9 @@ func (s *schedule) check() {
 		switch code := status.CodeOf(c.err); {
 		case c.responses != 1:
 			s.Errorf("seed %d: request %d got %d answers", s.seed, i, c.responses)
+		case c.cached && (c.taken > 0 || c.err != nil):
+			s.Errorf("seed %d: request %d is cached, ran %d times and got %v", s.seed, i, c.taken, c.err)
+		case c.cached:
 		case c.taken > 1:
 			s.Errorf("seed %d: request %d ran %d times", s.seed, i, c.taken)
 		case c.taken == 0 && code == status.Unavailable:

@@ -85,9 +85,10 @@ type Gate struct {
 	Passed bool
 }
 
-// fail answers requests that have left the queue. It is called without a lock.
+// fail answers requests that have left the queue, at once. It is called without a lock.
 func fail(requests []*infer.Request, err error) {
 	for _, r := range requests {
+		r.LeaveOrder()
 		r.Fail(err)
 		r.Release()
 	}
