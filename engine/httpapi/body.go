@@ -129,15 +129,15 @@ func (s *Server) fill(r io.Reader, offset int, length int64) (*tensor.Buffer, []
 		b := buf.Bytes()[offset:]
 		n, err := r.Read(b[at:])
 		at += int64(n)
+		if at > limit {
+			err = errTooLarge
+		}
 		if at == length || err == io.EOF {
 			if length >= 0 && at < length {
 				buf.Release()
 				return nil, nil, io.ErrUnexpectedEOF
 			}
 			return buf, b[:at:at], nil
-		}
-		if err == nil && at == int64(len(b)) && at > limit {
-			err = errTooLarge
 		}
 		if err != nil {
 			buf.Release()

@@ -301,6 +301,29 @@ func TestA10BodyLimit_B036(t *testing.T) {
 	alive(t, s)
 }
 
+// A body whose length is known only at its end may have exactly as many bytes as the limit.
+func TestBodyLimitIsExact_B036(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 1000 })
+	for _, over := range []int{0, 1, 2} {
+		body := addSubJSON + strings.Repeat(" ", 1000+over-len(addSubJSON))
+		for name, sent := range map[string]string{
+			"gzip":    request("POST", addSubPath, compressed(t, "gzip", body), "Content-Encoding: gzip"),
+			"deflate": request("POST", addSubPath, compressed(t, "deflate", body), "Content-Encoding: deflate"),
+			"plain":   request("POST", addSubPath, body),
+			"chunked": fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+
+				"%x\r\n%s\r\n0\r\n\r\n", addSubPath, len(body), body),
+		} {
+			want := "200"
+			if over > 0 {
+				want = "413"
+			}
+			if got := send(t, dial(t, s.addr), sent); !strings.HasPrefix(got.status, want) {
+				t.Errorf("%s, %d bytes over the limit: answer %s %s, want %s", name, over, got.status, got.body, want)
+			}
+		}
+	}
+}
+
 // A request that could be read in two ways ends the connection.
 func TestA11Smuggling(t *testing.T) {
 	s := serve(t)

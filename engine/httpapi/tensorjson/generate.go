@@ -36,6 +36,7 @@ func (p *Parser) generateMembers(cfg *inferencepb.ModelConfig, top bool) error {
 		i := slices.IndexFunc(cfg.GetInput(), func(in *inferencepb.ModelInput) bool {
 			return in.GetName() == string(key)
 		})
+		isText := p.s.Peek() == '"'
 		switch {
 		case top && string(key) == "parameters":
 			return p.generateParameters(cfg, i >= 0)
@@ -48,7 +49,7 @@ func (p *Parser) generateMembers(cfg *inferencepb.ModelConfig, top bool) error {
 		}
 		if err == nil && top && string(key) == "id" {
 			if err = found.once(seenID, "id"); err == nil {
-				err = p.generateID()
+				err = p.generateID(i >= 0, isText)
 			}
 		}
 		return err
@@ -70,13 +71,20 @@ func (p *Parser) generateParameters(cfg *inferencepb.ModelConfig, isInput bool) 
 	return status.Errorf(status.CodeOf(err), "Converting keyword: 'parameters': %w", err)
 }
 
-// generateID makes the parameter that was just read the id of the request.
-func (p *Parser) generateID() error {
-	n := len(p.r.Parameters)
-	if n == 0 || p.r.Parameters[n-1].Name != "id" || p.r.Parameters[n-1].Kind != infer.StringParameter {
+// generateID makes the member that was just read, the last input or the last parameter, the id of the request too.
+func (p *Parser) generateID(isInput, isText bool) error {
+	if !isText {
 		return unable("id", ErrNotString)
 	}
-	p.r.ID = p.r.Parameters[n-1].Text
+	if isInput {
+		in := &p.r.Inputs[len(p.r.Inputs)-1]
+		if in.DataType != tensor.Bytes {
+			return unable("id", ErrNotString)
+		}
+		p.r.ID = string(in.Data[4:]) // behind its length
+	} else {
+		p.r.ID = p.r.Parameters[len(p.r.Parameters)-1].Text
+	}
 	return checkID(p.r.ID)
 }
 
