@@ -752,6 +752,20 @@ func TestEnsembleFollowsItsSteps_I010(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("A068 an ensemble that failed does not load the model of its step again after an unload", func(t *testing.T) {
+		cfg := strings.Replace(diamondConfig, `"addsub" model_version: 1`, `"addsub" model_version: 7`, 1)
+		write(t, root+"/seven/config.pbtxt", cfg)
+		write(t, root+"/seven/1/.keep", "")
+		if err := load("word"); err != nil {
+			t.Fatal(err)
+		}
+		if err := load("seven"); err == nil {
+			t.Fatal("a version that is not there was found")
+		}
+		unload("word", false)
+		ready("word", false)
+		unload("seven", true)
+	})
 	t.Run("B19 a cycle is refused", func(t *testing.T) {
 		a := strings.ReplaceAll(outerConfig, `"diamond"`, `"b"`)
 		a = strings.ReplaceAll(a, `"A"`, `"X"`)

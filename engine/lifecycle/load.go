@@ -119,8 +119,10 @@ func (o *operation) loadStep(ctx context.Context, key string) {
 	}
 }
 
-// reloadEnsemble loads an ensemble again because a model of its steps has changed.
+// reloadEnsemble loads an ensemble again because a model of its steps has changed. Models of its steps that were
+// unloaded on request stay so.
 func (o *operation) reloadEnsemble(key string) (kept bool, err error) {
+	o.skipHeld = true
 	c, err := o.m.begin(o.m.open, key, nil, o.source)
 	if c == nil {
 		return true, err
