@@ -26,6 +26,26 @@ func TestCountLines(t *testing.T) {
 	}
 }
 
+// Of the revisions whose outcome is not known, those count that are the latest of their model's file.
+func TestUnknownOutcomes(t *testing.T) {
+	s := open(t, t.TempDir(), Options{})
+	for _, r := range []Revision{
+		{Model: "done", Source: SourceConsole},
+		{Model: "done", Source: SourceImport, Outcome: "loaded"},
+		{Model: "open", Source: SourceConsole, Outcome: "loaded"},
+		{Model: "open", Source: SourceConsole, After: text("x")},
+		{Model: "open", Source: SourceVersions},
+	} {
+		if _, err := s.AddRevision(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.UnknownOutcomes(t.Context())
+	if err != nil || len(got) != 1 || got[0].Model != "open" || got[0].Source != SourceConsole || *got[0].After != "x" {
+		t.Errorf("UnknownOutcomes = %+v, %v", got, err)
+	}
+}
+
 // The revisions of one model are bounded: by number, and by the bytes of their texts except for the newest.
 func TestRevisionsAreBounded_B25(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})

@@ -47,6 +47,18 @@ func (s *Store) FileRevision(ctx context.Context, model string) (Revision, error
 	return r, about(err, "configuration revisions of model %q", model)
 }
 
+// UnknownOutcomes returns the latest revision of each model's configuration file whose outcome is not known. Those are
+// the changes during which an earlier process ended.
+func (s *Store) UnknownOutcomes(ctx context.Context) ([]Revision, error) {
+	// The inner query needs only the index, which has no texts.
+	out, err := all(ctx, s.r, (*Revision).withTexts, `SELECT `+revisionColumns+`, text_before, text_after
+		FROM config_revision WHERE id IN (SELECT id FROM config_revision AS r
+		WHERE outcome = '' AND source NOT IN (?, ?) AND NOT EXISTS (SELECT 1 FROM config_revision
+		WHERE model = r.model AND id > r.id AND source NOT IN (?, ?))) ORDER BY id`,
+		SourceVersions, SourceOverride, SourceVersions, SourceOverride)
+	return out, about(err, "unfinished configuration revisions")
+}
+
 // AddRevision stores r and returns it with what the store gives. If the error is nil, the revision is on disk and
 // survives a loss of power. It removes the oldest revisions of the model beyond 1,000, and beyond 256 MiB of texts; the
 // newest 20 stay whatever their size.

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/console/configs"
 	"nereid/engine"
 	"nereid/store"
 )
@@ -32,6 +34,50 @@ func TestAChangeThatACrashPreventedIsNotShownAsSaved_B23(t *testing.T) {
 	}
 	if outcomes[rev.ID] != api.SaveFailed || outcomes[first.Revision.ID] != api.SaveLoaded || list[0].Source != "disk" {
 		t.Errorf("revisions = %+v", list)
+	}
+}
+
+// At the start the outcome of a change that a crash cut short is known by the file. Later the file may be another one:
+// an import replaces it, or somebody edits it.
+func TestOutcomesOfChangesThatACrashCutShortAreSettledAtTheStart_B23(t *testing.T) {
+	was, text := "max_batch_size: 2\n", "max_batch_size: 3\n"
+	for _, tt := range []struct {
+		name, file, reason string
+		want               api.SaveOutcome
+		left               string
+	}{
+		{"before the file", was, "", api.SaveFailed, was},
+		{"after the file", text, "", api.SaveSaved, text},
+		{"before the file, only if it loads", was, configs.OnlyIfLoads, api.SaveFailed, was},
+		{"during the load, only if it loads", text, configs.OnlyIfLoads, api.SaveFailed, was},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rev store.Revision
+			r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
+				err := os.WriteFile(filepath.Join(o.Repositories[0], "ready/config.pbtxt"), []byte(tt.file), 0o644)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rev, err = o.Store.AddRevision(t.Context(), store.Revision{Model: "ready",
+					Source: store.SourceConsole, Before: &was, After: &text, Reason: tt.reason})
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+			if b, err := os.ReadFile(filepath.Join(r.Repo, "ready/config.pbtxt")); err != nil || string(b) != tt.left {
+				t.Errorf("after the start the file has %q, %v; want %q", b, err, tt.left)
+			}
+			im := r.Upload("", map[string]string{"ready/config.pbtxt": "max_batch_size: 7\n",
+				"ready/1/model.onnx": "good"})
+			if im = commit(r, im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
+				t.Fatalf("committed = %+v", im)
+			}
+			for _, l := range get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions {
+				if l.ID == rev.ID && l.Outcome != tt.want {
+					t.Errorf("the change that was cut short is shown as %q (%s), want %q", l.Outcome, l.Reason, tt.want)
+				}
+			}
+		})
 	}
 }
 

@@ -206,6 +206,7 @@ func (c *Console) connect(o *Options) (err error) {
 	if err != nil {
 		return err
 	}
+	writer.Settle(context.Background()) // when the imports are, whose revisions the files alone do not explain
 	c.downloads = &downloads.Handler{Fetcher: o.Fetcher, Folder: filepath.Join(o.DataDir, "downloads"), Tasks: c.tasks,
 		Log: o.Log}
 	c.conversions = &conversions.Handler{Command: o.Commands.Convert, Catalog: c.catalog, Limits: o.ImportLimits,

@@ -304,20 +304,46 @@ def test_B23_the_first_start_after_an_older_program_cleans_up(plain, tmp_path):
         assert s.state("m") == "READY"
 
 
-def test_B23_an_import_that_ends_the_server_is_undone(plain, tmp_path):
-    """If loading a new model ends the server, the next start serves the model that it replaced."""
+def ending_library(folder):
+    """The bytes of a native library that ends the process that loads it."""
     compiler = shutil.which("cc")
     assert compiler, "the tests of native libraries need cc"
-    (onnx, config), repo = plain, tmp_path / "models"
-    models.write_identity(repo, "m")
-    (tmp_path / "ops.c").write_text("""#include <stdlib.h>
+    (folder / "ops.c").write_text("""#include <stdlib.h>
 __attribute__((constructor)) static void run(void) { _Exit(77); }
 void *RegisterCustomOps(void *options, const void *api) { return 0; }
 """)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "ops.so", tmp_path / "ops.c"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "ops.so", folder / "ops.c"], check=True)
+    return (folder / "ops.so").read_bytes()
+
+
+def test_B23_a_configuration_that_ends_the_server_is_undone_if_it_was_to_load(tmp_path):
+    repo = tmp_path / "models"
+    models.write_identity(repo, "m")
+    (repo / "m/1/ops.so").write_bytes(ending_library(tmp_path))
+    config = (repo / "m/config.pbtxt").read_text()
+    s = Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=*")
+    s.start()
+    try:
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the server ends before it answers
+            Console(s).call("PUT", "/api/models/m/config", {
+                "text": config + 'model_operations { op_library_filename: "ops.so" }\n', "baseRevision": 0,
+                "consentCode": True, "onlyIfLoads": True})
+        assert s.process.wait(60) == 77
+        s.start()
+        assert s.state("m") == "READY" and (repo / "m/config.pbtxt").read_text() == config
+        revisions = Console(s).ok("GET", "/api/models/m/revisions")["revisions"]
+        assert [(r["source"], r["outcome"]) for r in revisions] == [("restore", "saved"), ("console", "failed")]
+    finally:
+        s.kill()
+
+
+def test_B23_an_import_that_ends_the_server_is_undone(plain, tmp_path):
+    """If loading a new model ends the server, the next start serves the model that it replaced."""
+    (onnx, config), repo = plain, tmp_path / "models"
+    models.write_identity(repo, "m")
     config = config.replace('name: "plain"', "") + 'model_operations { op_library_filename: "ops.so" }\n'
     files = {"m/config.pbtxt": config.encode(), "m/1/model.onnx": onnx,
-             "m/1/ops.so": (tmp_path / "ops.so").read_bytes()}
+             "m/1/ops.so": ending_library(tmp_path)}
     s = Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=*")
     s.start()
     try:

@@ -36,10 +36,16 @@ def killed_at(server, number, action):
                              stderr=subprocess.PIPE, text=True)
     assert "attached" in trace.stderr.readline()
 
+    failed = []
+
     def act():
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            action()
-        trace.send_signal(signal.SIGINT)
+        try:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                action()
+        except Exception as e:
+            failed.append(e)
+        finally:
+            trace.send_signal(signal.SIGINT)
 
     acting = threading.Thread(target=act)
     acting.start()
@@ -53,6 +59,8 @@ def killed_at(server, number, action):
                 last = line.strip()
     acting.join()
     trace.wait()
+    if failed:
+        raise failed[0]
     return last
 
 
@@ -63,6 +71,12 @@ def numbers():
     while True:
         yield number
         number += step
+
+
+def claimed(gui):
+    """The texts that the revisions of the model say were in its file."""
+    revisions = gui.ok("GET", "/api/models/m/revisions")["revisions"]
+    return {gui.ok("GET", f"/api/models/m/revisions/{r['id']}")["after"] for r in revisions if r["outcome"] != "failed"}
 
 
 @pytest.fixture
@@ -116,6 +130,7 @@ def test_B23_killed_at_any_write_of_an_import(killed, tmp_path):
         texts = [(p / "config.pbtxt").read_text() for p in (tmp_path / "data/trash").glob("*/model")]
         lost = [i for i in served[:-1] if texts.count(config % i) != 1]
         assert not lost, f"{at}: models that were replaced are not in the trash: {lost}"
+        assert not claimed(gui) - {config % i for i in served}, at
 
     run(change, check)
 
@@ -137,8 +152,27 @@ def test_B23_killed_at_any_write_of_a_saved_configuration(killed):
         assert now["state"] == "READY" and now["configText"] == text, at
         if text == config % n:
             served.append(n)
-        revisions = gui.ok("GET", "/api/models/m/revisions")["revisions"]
-        assert not acknowledged or any(
-            gui.ok("GET", f"/api/models/m/revisions/{r['id']}")["after"] == text for r in revisions), at
+        texts = claimed(gui)
+        assert not acknowledged or text in texts, at
+        assert not texts - {config % i for i in served}, at
+
+    run(change, check)
+
+
+def test_B23_killed_at_any_write_of_a_configuration_that_does_not_load(killed):
+    """It was to be saved only if it loads: whatever the moment, the next start serves the configuration before it."""
+    repo, run = killed
+    good = (repo / "m/config.pbtxt").read_text()
+    fails = good + 'default_model_filename: "absent.onnx" # version %d\n'
+
+    def change(gui, n):
+        base = gui.ok("GET", "/api/models/m")["revision"]
+        request = {"text": fails % n, "baseRevision": base, "onlyIfLoads": True}
+        assert gui.ok("PUT", "/api/models/m/config", request)["outcome"] == "undone"
+
+    def check(gui, n, acknowledged, at):
+        now = gui.ok("GET", "/api/models/m")
+        assert now["state"] == "READY" and now["configText"] == good, at
+        assert claimed(gui) <= {good}, at
 
     run(change, check)

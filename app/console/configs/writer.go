@@ -19,6 +19,9 @@ import (
 	"nereid/store"
 )
 
+// OnlyIfLoads is the reason of a revision that SaveIfLoads is at work on.
+const OnlyIfLoads = "only if it loads"
+
 // Writer changes the configuration files of models, and records each change as a revision. The caller of a method that
 // names a model holds the model's lock.
 type Writer struct {
@@ -89,43 +92,75 @@ func (w *Writer) editable(ctx context.Context, name string, base int64) (catalog
 
 // Save stores a revision, replaces the configuration file, and reloads the model if it should run. It goes on when ctx
 // is cancelled.
-func (w *Writer) Save(ctx context.Context, m catalog.Model, rev store.Revision) (api.SaveResult, error) {
+func (w *Writer) Save(ctx context.Context, m catalog.Model, rev store.Revision) (out api.SaveResult, err error) {
 	ctx = context.WithoutCancel(ctx)
-	rev.Model, rev.Before = m.Name, m.Text
-	rev, err := w.Store.AddRevision(ctx, rev)
-	if err != nil {
-		return api.SaveResult{}, err
+	if rev, err = w.replace(ctx, m, rev); err != nil {
+		return out, err
 	}
-	if err := writeFile(m.ConfigPath, rev.After); err != nil {
-		w.SetOutcome(ctx, &rev, api.SaveFailed, "the file was not written: "+err.Error())
-		return api.SaveResult{}, err
-	}
-	out := api.SaveResult{Outcome: api.SaveSaved}
-	if w.shouldRun(m.Status) {
-		out = w.load(m.Name, func() error { return w.Engine.Reload(ctx, m.Name) })
-	}
-	w.SetOutcome(ctx, &rev, out.Outcome, out.Reason)
-	w.recordSave(rev, out)
-	w.Catalog.Changed()
-	out.Revision = apiRevision(rev)
+	out = w.reload(ctx, m)
+	w.conclude(ctx, rev, &out)
 	return out, nil
 }
 
-// SaveIfLoads is Save, but if the load fails, it puts the file back as it was. That is a second revision.
-func (w *Writer) SaveIfLoads(ctx context.Context, m catalog.Model, rev store.Revision) (api.SaveResult, error) {
-	out, err := w.Save(ctx, m, rev)
-	if err != nil || out.Outcome != api.SaveFailed {
+// SaveIfLoads is Save, but if the load fails, it puts the file back as it was. That is a second revision. If the
+// process ends before the load has, the next start puts the file back; see Settle.
+func (w *Writer) SaveIfLoads(ctx context.Context, m catalog.Model, rev store.Revision) (out api.SaveResult, err error) {
+	ctx = context.WithoutCancel(ctx)
+	rev.Reason = OnlyIfLoads
+	if rev, err = w.replace(ctx, m, rev); err != nil {
 		return out, err
 	}
-	back := store.Revision{Source: store.SourceRestore, Restores: out.Revision.ID, After: m.Text}
-	m.Text = rev.After
-	restored, err := w.Save(ctx, m, back)
+	out = w.reload(ctx, m)
+	if out.Outcome != api.SaveFailed {
+		w.conclude(ctx, rev, &out)
+		return out, nil
+	}
+	// The file first: while the outcome is not known, the next start would do this.
+	err = writeFile(m.ConfigPath, m.Text)
+	w.conclude(ctx, rev, &out)
 	if err != nil {
 		return out, err
 	}
+	back, err := w.Store.AddRevision(ctx, store.Revision{Model: m.Name, Source: store.SourceRestore, Restores: rev.ID,
+		Before: rev.After, After: m.Text})
+	if err != nil {
+		return out, err
+	}
+	restored := w.reload(ctx, m)
+	w.conclude(ctx, back, &restored)
 	out.Outcome, out.Revision = api.SaveUndone, restored.Revision
 	out.KeepsServing = restored.KeepsServing || restored.Outcome == api.SaveLoaded
 	return out, nil
+}
+
+// replace stores a revision and then replaces the configuration file.
+func (w *Writer) replace(ctx context.Context, m catalog.Model, rev store.Revision) (store.Revision, error) {
+	rev.Model, rev.Before = m.Name, m.Text
+	rev, err := w.Store.AddRevision(ctx, rev)
+	if err != nil {
+		return rev, err
+	}
+	if err := writeFile(m.ConfigPath, rev.After); err != nil {
+		w.SetOutcome(ctx, &rev, api.SaveFailed, "the file was not written: "+err.Error())
+		return rev, err
+	}
+	return rev, nil
+}
+
+// reload reloads a model whose configuration file was replaced, if it should run.
+func (w *Writer) reload(ctx context.Context, m catalog.Model) api.SaveResult {
+	if !w.shouldRun(m.Status) {
+		return api.SaveResult{Outcome: api.SaveSaved}
+	}
+	return w.load(m.Name, func() error { return w.Engine.Reload(ctx, m.Name) })
+}
+
+// conclude stores and publishes how a save ended, and adds its revision to out.
+func (w *Writer) conclude(ctx context.Context, rev store.Revision, out *api.SaveResult) {
+	w.SetOutcome(ctx, &rev, out.Outcome, out.Reason)
+	w.recordSave(rev, *out)
+	w.Catalog.Changed()
+	out.Revision = apiRevision(rev)
 }
 
 // load runs a load of a model and returns how it ended.

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -10,11 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"nereid/app/console/api"
 	"nereid/app/console/catalog"
 	"nereid/app/console/folders"
 	"nereid/app/durable"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
+	"nereid/store"
 )
 
 // cleanUp finishes or undoes the imports that were under way when an earlier process ended, before any model is loaded.
@@ -115,6 +118,7 @@ func (r *recovery) placed(name string) error {
 		return err
 	}
 	defer j.close()
+	r.settle(name, api.SaveLoaded, "")
 	if old != "" {
 		if err := r.discard(old, name); err != nil {
 			return err
@@ -146,6 +150,7 @@ func (r *recovery) unfinished(name string) error {
 	if err != nil {
 		return err
 	}
+	r.settle(name, api.SaveFailed, notInService)
 	r.h.Log.Warn("the server ended before an import was in service: the import is undone and is in the trash",
 		"model", name, "replaced", old != "")
 	return r.discard(aside, name)
@@ -178,8 +183,22 @@ func (r *recovery) incomplete(name string) error {
 			return err
 		}
 	}
+	if j.Place != "" {
+		r.settle(j.Place, api.SaveFailed, notInService)
+	}
 	r.h.Log.Info("an incomplete import is removed", "folder", r.at(name))
 	return os.RemoveAll(r.at(name))
+}
+
+const notInService = "the server ended before the import was in service"
+
+// settle stores what became of an import, unless its revision says so or there is none.
+func (r *recovery) settle(model string, o api.SaveOutcome, reason string) {
+	ctx := context.Background()
+	rev, err := r.h.Writer.Store.FileRevision(ctx, r.h.Catalog.KeyIn(r.root, model))
+	if err == nil && rev.Source == store.SourceImport && rev.Outcome == "" {
+		r.h.Writer.SetOutcome(ctx, &rev, o, reason)
+	}
 }
 
 // orphan moves a hidden folder without a journal to the trash: an older program left what an import has replaced.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/console/api"
 	"nereid/app/durable"
+	"nereid/store"
 )
 
 // TestCleanUp_B23: whatever the moment of a crash, the next start leaves whole models, and nothing is lost.
@@ -73,6 +75,41 @@ func TestCleanUp_B23(t *testing.T) {
 				if !slices.Equal(got, tt.want) {
 					t.Errorf("start %d: the folders have %q, want %q", round+1, got, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// The revision of an import says after a crash what became of it, also if its configuration is the one that was there.
+func TestCleanUpSettlesTheRevisionOfAnImport_B23(t *testing.T) {
+	const hidden = ".nereid-ABCDEFGHIJKLMNOP"
+	for _, tt := range []struct {
+		name, folder, journal string
+		want                  api.SaveOutcome
+	}{
+		{"complete, not in its place", hidden, journalName, api.SaveFailed},
+		{"in its place, not in service", "m", journalName, api.SaveFailed},
+		{"in service", "m", placedName, api.SaveLoaded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHandler(t)
+			folder := filepath.Join(h.Catalog.Repositories[0], tt.folder)
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			journal := `{"place":"m","hidden":"` + hidden + `"}`
+			if err := os.WriteFile(filepath.Join(folder, tt.journal), []byte(journal), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			text := "max_batch_size: 4\n"
+			rev, err := h.Writer.Store.AddRevision(t.Context(), store.Revision{Model: "m", Source: store.SourceImport,
+				Before: &text, After: &text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.cleanUp()
+			if rev, err = h.Writer.Store.Revision(t.Context(), rev.ID); err != nil || rev.Outcome != string(tt.want) {
+				t.Errorf("the outcome is %q, %v; want %q", rev.Outcome, err, tt.want)
 			}
 		})
 	}

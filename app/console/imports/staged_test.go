@@ -17,15 +17,27 @@ import (
 	"nereid/app/console/models"
 	"nereid/app/console/stream"
 	"nereid/app/console/tasks"
+	"nereid/store"
 )
 
 // newHandler makes a Handler without an engine.
 func newHandler(t *testing.T) *Handler {
 	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	memory, err := store.OpenMemory(t.Context(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := memory.Close(); err != nil {
+			t.Errorf("store: %v", err)
+		}
+	})
 	h, err := New(Options{
 		DataDir: t.TempDir(), Catalog: catalog.New(catalog.Options{Repositories: []string{t.TempDir()}}),
+		Writer:  &configs.Writer{Store: memory, Log: log},
 		Checker: &configs.Checker{}, Streams: stream.NewHub(), Tasks: tasks.NewGroup(),
-		Trash: &models.Trash{Dir: filepath.Join(t.TempDir(), "trash")}, Log: slog.New(slog.DiscardHandler),
+		Trash: &models.Trash{Dir: filepath.Join(t.TempDir(), "trash")}, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
