@@ -307,7 +307,8 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	t := c.Trace.Settings
 	fault(t.Level != 0 && t.Rate == 0 && t.Mode == trace.ModeTriton,
 		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")
-	fault(!c.Embedded && !c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
+	l := &c.Listen
+	fault(!c.Embedded && !l.HTTP.On && !l.GRPC.On && !l.SageMaker.On && !l.VertexAI.On && !l.UI.On,
 		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
 	fault(c.Listen.Kiosk.On && !c.Listen.HTTP.On,
 		"--kiosk: visitors try models over HTTP; leave out --allow-http=false")

@@ -602,6 +602,36 @@ func TestClientSharedMemory(t *testing.T) {
 	}
 }
 
+// A platform's own service is enough; without any service the server does not start.
+func TestSomethingCanBeAsked_G015_H060(t *testing.T) {
+	off := []string{"--data-dir=x", "--allow-http=false", "--allow-grpc=false", "--allow-ui=false"}
+	environment := func(mode string) func(string) (string, bool) {
+		return func(name string) (string, bool) {
+			value, ok := map[string]string{"AIP_MODE": mode, "AIP_PREDICT_ROUTE": "/p", "AIP_HEALTH_ROUTE": "/h"}[name]
+			return value, ok && value != ""
+		}
+	}
+	for _, tt := range []struct {
+		name, mode string
+		args       []string
+		refused    bool
+	}{
+		{name: "SageMaker", args: append(off, "--allow-sagemaker=true")},
+		{name: "Vertex AI", args: append(off, "--allow-vertex-ai=true")},
+		{name: "Vertex AI by its environment", mode: "PREDICTION", args: []string{"--data-dir=x", "--allow-ui=false"}},
+		{name: "nothing", args: off, refused: true},
+		{name: "metrics only", args: append(off, "--allow-metrics=true"), refused: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(false, tt.args, environment(tt.mode))
+			if got := err != nil && strings.Contains(err.Error(), "nothing could be asked"); got != tt.refused ||
+				!tt.refused && err != nil {
+				t.Errorf("error %v; want it refused: %v", err, tt.refused)
+			}
+		})
+	}
+}
+
 func TestDefaultsUnderTheNameTritonserver(t *testing.T) {
 	c, err := Load(true, []string{"--data-dir=x"}, none)
 	if err != nil {

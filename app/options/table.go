@@ -385,7 +385,8 @@ func (c *Config) ownOptions() []option {
 				"RESOURCE_EXHAUSTED. Default: a quarter of the memory of the machine or the container.",
 			size(&c.RequestMemory)),
 		opt("grpc-max-decompressed-size", "bytes",
-			"The largest content of a compressed gRPC message. Default: 268435456.",
+			"The largest content of a compressed gRPC message. Content that is compressed more than 200 times "+
+				"may have 16 MiB at most. Default: 268435456.",
 			integer(1, 1<<31-1, &c.GRPC.MaxInflatedBytes)),
 		opt("http-base-path", "/path",
 			"A prefix that a gateway puts before /v2; requests without it are served too.", c.basePath),
