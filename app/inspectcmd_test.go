@@ -206,6 +206,14 @@ func TestValidateCommand(t *testing.T) {
 	}
 }
 
+func TestValidateRefusesConfigurationsOfOtherFolders(t *testing.T) {
+	root := writeFiles(t, t.TempDir(), map[string]string{"a/config.pbtxt": identityText, "a/1/x": ""})
+	code, _, errs := newProgram(t).run(t, "validate", "--model-config-name=../x", root)
+	if want := `--model-config-name: "../x" is no plain file name`; code != 2 || !strings.Contains(errs, want) {
+		t.Errorf("status %d, standard error %q, want 2 and %q in it", code, errs, want)
+	}
+}
+
 func TestValidateOfAModelFolderNamesTheRepository(t *testing.T) {
 	root := writeFiles(t, t.TempDir(), map[string]string{"a/config.pbtxt": identityText, "a/1/x": ""})
 	_, _, errs := newProgram(t).run(t, "validate", filepath.Join(root, "a"))

@@ -58,7 +58,7 @@ func (c *Config) modelOptions() []option {
 			"A model to load at start in explicit mode; * loads all. May be given several times.",
 			list(&e.StartupModels)),
 		opt("model-config-name", "name",
-			"Uses configs/<name>.pbtxt of a model instead of config.pbtxt, if it exists.", text(&e.ConfigName)),
+			"Uses configs/<name>.pbtxt of a model instead of config.pbtxt, if it exists.", fileName(&e.ConfigName)),
 		opt("disable-auto-complete-config", "",
 			"Refuses models with an incomplete configuration.", flag(&e.DisableAutoComplete)),
 		opt("model-load-thread-count", "integer",

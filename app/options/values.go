@@ -54,6 +54,18 @@ func text[T ~string](field *T) setter {
 	return func(v string) error { *field = T(v); return nil }
 }
 
+// CheckFileName refuses what is not the name of a file without a folder.
+func CheckFileName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") {
+		return fmt.Errorf("%q is no plain file name", name)
+	}
+	return nil
+}
+
+func fileName(field *string) setter {
+	return func(v string) error { *field = v; return CheckFileName(v) }
+}
+
 // choice accepts one of some words, in any case, as tritonserver.
 func choice[T ~string](field *T, words ...string) setter {
 	return func(v string) error {

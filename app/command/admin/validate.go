@@ -62,6 +62,12 @@ func Validate(ctx context.Context, e *command.Env, args []string) int {
 		fmt.Fprint(e.Stderr, "error: name at least one model repository\n\n"+validateUsage)
 		return 2
 	}
+	if *name != "" {
+		if err := options.CheckFileName(*name); err != nil {
+			fmt.Fprintf(e.Stderr, "error: --model-config-name: %v\n", err)
+			return 2
+		}
+	}
 	o, closeBackends, err := backends.OpenInspection(*dataDir, e.Lookup)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "error: %v\n", err)
