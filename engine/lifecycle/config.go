@@ -227,11 +227,7 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []st
 			all = append(all, name)
 		}
 	}
-	asked := cfg.GetResponseCache().GetEnable()
-	// An ensemble's responses would outlive a reload of the models of its steps.
-	add(asked && cached && cfg.GetEnsembleScheduling() != nil,
-		"response_cache of an ensemble: set it for the models of its steps")
-	add(asked && !cached,
+	add(cfg.GetResponseCache().GetEnable() && !cached,
 		"response_cache: the server has none; start it with --cache-config=local,size=<bytes> or "+
 			"--cache-config=redis,host=<name>")
 	for _, st := range cfg.GetSequenceBatching().GetState() {
@@ -242,5 +238,10 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []st
 	add(!limited && slices.ContainsFunc(cfg.GetInstanceGroup(), func(g *inferencepb.ModelInstanceGroup) bool {
 		return g.GetRateLimiter() != nil
 	}), "instance_group.rate_limiter: the server limits nothing; start it with --rate-limit=execution_count")
+	seen := map[string]bool{}
+	for _, out := range cfg.GetOutput() { // two inputs of one name are refused
+		add(seen[out.GetName()], "output '"+out.GetName()+"' again: give it its own name, or remove it")
+		seen[out.GetName()] = true
+	}
 	return all
 }

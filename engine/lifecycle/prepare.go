@@ -95,7 +95,7 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 	}
 	l.complete(ctx, p)
 	for _, what := range withoutEffect(p.cfg, l.o.Cache != nil, l.o.RateLimiter != nil) {
-		l.o.Log.Warn("a setting of a model configuration has no effect yet", "model", p.src.Name, "setting", what)
+		l.o.Log.Warn("a setting of a model configuration has no effect", "model", p.src.Name, "setting", what)
 	}
 	return p, nil
 }
