@@ -92,6 +92,7 @@ class Codec:
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
         self._all = None  # the names that stand for all outputs of the model
+        self.sender = pb.InferenceResponseSender  # makes the sender of a request
 
     # Reading
 
@@ -165,7 +166,7 @@ class Codec:
             request._flags, request._timeout, request._priority, request._memory = flags, timeout, priority, None
             request._ticket, request._release = ticket, pb.TRITONSERVER_REQUEST_RELEASE_ALL
             request._state = None if state == 0xFFFFFFFF else self._down.state(state)
-            request._sender = pb.InferenceResponseSender(runtime, ticket, request._outputs, request._state)
+            request._sender = self.sender(runtime, ticket, request._outputs, request._state)
             made.append(request)
             at += size
         return made

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import queue
 import struct
 import sys
 import threading
@@ -72,11 +73,28 @@ def _model_code(code, *args):
 
 
 async def _model_coroutine(coroutine):
+    """Awaits a coroutine of the model. Returns its result and its exception: some would end the loop."""
     try:
-        return await coroutine
+        outcome = await coroutine, None
+    except BaseException as problem:
+        outcome = None, problem
+    if channel.forked:
+        _end_forked(outcome[1])
+    try:
+        return outcome
     finally:
-        if channel.forked:
-            _end_forked(sys.exc_info()[1])
+        outcome = None  # the exception refers to this frame
+
+
+def _result(future):
+    """Waits for a coroutine of the model and returns its result, or raises its exception."""
+    result, problem = future.result()
+    if problem is None:
+        return result
+    try:
+        raise problem
+    finally:
+        problem = future = None  # as above
 
 
 def _end_forked(problem):
@@ -105,6 +123,8 @@ class Runtime:
         self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
         self._senders = threading.Lock()
         self._later = collections.deque()
+        self.dropped = queue.SimpleQueue()  # (ticket, responses sent, text of an exception) of senders; None: collect
+        self._ender = None  # the thread that ends their requests
         self.model_dir, self.decoupled = "", False
         self.said = ""  # what precedes the text of an error of the server, as in the original
         self.serving = False
@@ -292,6 +312,46 @@ class Runtime:
             if sender.is_cancelled():
                 return
 
+    def use_decoupled_senders(self):
+        self._codec.sender = pb._DecoupledSender
+
+    def end_dropped(self):
+        """Ends, from now on, the requests whose senders the model has dropped."""
+        if self._ender is None:
+            self._ender = threading.Thread(target=self._end_dropped, name="dropped", daemon=True)
+            self._ender.start()
+
+    def _end_dropped(self):
+        while True:
+            dropped = self.dropped.get()
+            if dropped is None:
+                time.sleep(0.05)  # until the code that raised the exception has ended
+                gc.collect()  # the exception may be part of a cycle that holds senders
+                continue
+            ticket, sent, problem = dropped
+            response = None
+            if problem is not None or not sent:
+                problem = problem or "the model has dropped the response sender, and sent no final response"
+                response = pb.InferenceResponse(error=pb.TritonError(self.failed + problem))
+            body, kept = self._codec.responses([(ticket, codec.FINAL, response, None)])
+            self._wire.send(channel.RESPONSES, 0, body)
+            del kept
+
+    def blame(self, problem):
+        """Notes an exception that no code of the model handles with the senders that the code had which raised it."""
+        text, trace = describe(problem), problem.__traceback__
+        while trace is not None:
+            frame = trace.tb_frame
+            # A frame that still runs, as those of this file may, would keep what f_locals returns.
+            names = {} if os.path.dirname(frame.f_code.co_filename) == _HERE else frame.f_locals
+            for held in list(names.values()):
+                for value in held if isinstance(held, (list, tuple)) else (held,):
+                    sender = value._sender if isinstance(value, pb.InferenceRequest) else value
+                    if isinstance(sender, pb._DecoupledSender) and sender._problem is None:
+                        sender._problem = text
+            trace = trace.tb_next
+        self.dropped.put(None)
+
     def _send_held(self, execution, body, last):
         self.flush()
         self._wire.send(channel.RESPONSES, execution, body, channel.DONE if last else 0)
@@ -474,6 +534,9 @@ class Worker:
         gc.collect()
         gc.freeze()
         runtime.serving = True
+        if runtime.decoupled:
+            runtime.use_decoupled_senders()
+            self._watch_threads()
         code = getattr(getattr(self._model, "execute", None), "__code__", None)
         return {
             "async": code is not None and bool(code.co_flags & _CO_COROUTINE),
@@ -483,7 +546,7 @@ class Worker:
     def _op_is_ready(self, call):
         answer = self._model.is_ready() if hasattr(self._model, "is_ready") else True
         if _is_coroutine(answer):
-            answer = self._run(answer).result()
+            answer = _result(self._run(answer))
         if not isinstance(answer, bool):
             raise Failure("is_ready() must return a bool, found type '%s'" % type(answer))
         return {"ready": answer}
@@ -535,11 +598,15 @@ class Worker:
         if _is_coroutine(returned):
             future = self._run(returned)
             if runtime.decoupled:
-                future.add_done_callback(_report)
+                senders = [request._sender for request in requests]
+                future.add_done_callback(lambda future: self._coroutine_ended(future, senders))
                 returned = None
             else:
-                returned = future.result()
-        return self._responses(requests, returned)
+                returned = _result(future)
+        items = self._responses(requests, returned)
+        if runtime.decoupled and not all(request._sender._closed for request in requests):
+            runtime.end_dropped()
+        return items
 
     def _series(self, execution, body):
         """Executes requests one after the other. Responses that follow each other quickly are sent together."""
@@ -636,8 +703,41 @@ class Worker:
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            if self._runtime.decoupled:
+                self._loop.set_exception_handler(self._unhandled)
             threading.Thread(target=self._spin, args=(self._loop,), name="asyncio", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(_model_coroutine(coroutine), self._loop)
+
+    def _coroutine_ended(self, future, senders):
+        """Ends the requests of an execution of a decoupled model whose coroutine has raised an exception."""
+        problem = None if future.cancelled() else future.result()[1]
+        if problem is None:
+            return
+        text = describe(problem)
+        self._runtime.log(pb.LogLevel.ERROR, text, __file__, 0)
+        for sender in senders:
+            error = pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text))
+            try:
+                sender.send(error, pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            except pb.TritonModelException:
+                pass  # it has been closed
+
+    def _unhandled(self, loop, context):
+        """Handles an exception of a task that no code has asked for."""
+        problem = context.get("exception")
+        if problem is not None:
+            self._runtime.blame(problem)
+        loop.default_exception_handler(context)
+
+    def _watch_threads(self):
+        before = threading.excepthook
+
+        def unhandled(args):
+            if args.exc_value is not None:
+                self._runtime.blame(args.exc_value)
+            before(args)
+
+        threading.excepthook = unhandled
 
     def _spin(self, loop):
         import asyncio
@@ -645,18 +745,19 @@ class Worker:
         if not self._runtime.decoupled:  # else no execution waits for its coroutine
             self._runtime.loop = threading.get_ident()
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                return
+            except BaseException as problem:  # SystemExit and KeyboardInterrupt of a task end the loop
+                if channel.forked:
+                    raise
+                self._runtime.blame(problem)
 
 
 def _is_coroutine(value):
     # Without asyncio, which is slow to import.
     return type(value).__name__ == "coroutine"
-
-
-def _report(future):
-    problem = None if future.cancelled() else future.exception()
-    if problem is not None:
-        pb._runtime.log(pb.LogLevel.ERROR, describe(problem), __file__, 0)
 
 
 def _take_descriptors():

@@ -714,6 +714,25 @@ class InferenceResponseSender:
         self._sent += 1
 
 
+class _DecoupledSender(InferenceResponseSender):
+    """The sender of a decoupled model's request. When nothing refers to it any more, nobody can end the request."""
+
+    __module__ = _C
+
+    __slots__ = ("_problem",)  # the text of an exception of code that had it, or None
+
+    def __init__(self, runtime, ticket, outputs, state):
+        super().__init__(runtime, ticket, outputs, state)
+        self._problem = None
+
+    def __del__(self):
+        if not self._closed:
+            self._runtime.dropped.put((self._ticket, self._sent, self._problem))
+
+
+_DecoupledSender.__name__ = _DecoupledSender.__qualname__ = "InferenceResponseSender"
+
+
 class ResponseIterator:
     """The responses of a BLS request with decoupled=True, in order.
 
