@@ -9,7 +9,7 @@ import (
 	"nereid/engine/status"
 )
 
-// A request of a decoupled model ends with an error when no code can answer it any more, and the others of its batch are
+// A request of a decoupled model ends with an error when no code can answer it any more. The others of its batch are
 // answered.
 func TestDecoupledModelsThatBreakOff(t *testing.T) {
 	model := `import asyncio, threading
@@ -79,7 +79,8 @@ class TritonPythonModel:
 	decoupled := config("model_transaction_policy { decoupled: true }")
 	r := serve(t, nil, map[string]string{
 		"async/config.pbtxt": decoupled, "async/1/model.py": async,
-		"batch/config.pbtxt": decoupled + `max_batch_size: 3 dynamic_batching { max_queue_delay_microseconds: 60000000 }`,
+		"batch/config.pbtxt": decoupled +
+			"max_batch_size: 3 dynamic_batching { max_queue_delay_microseconds: 60000000 }",
 		"batch/1/model.py":   async,
 		"sync/config.pbtxt":  decoupled, "sync/1/model.py": sync,
 	}).ready()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,7 +116,25 @@ func (b *Backend) Close() {
 
 // Load finds the model's file and its environment, and builds the environment if it does not exist.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	if unused := unusedFields(s.Config); len(unused) > 0 {
+		b.log.Warn("the code of a Python model gets nothing of a part of its configuration", "model", s.ModelName,
+			"version", s.Version, "fields", strings.Join(unused, ", "))
+	}
 	return b.load(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")), "")
+}
+
+// unusedFields lists the fields of a configuration that are accepted, as in Triton, and do nothing in Python models.
+func unusedFields(cfg *inferencepb.ModelConfig) (all []string) {
+	if len(cfg.GetBatchInput()) > 0 {
+		all = append(all, "batch_input")
+	}
+	if len(cfg.GetBatchOutput()) > 0 {
+		all = append(all, "batch_output")
+	}
+	if len(cfg.GetSequenceBatching().GetState()) > 0 {
+		all = append(all, "sequence_batching.state")
+	}
+	return all
 }
 
 // load loads a model whose code is in a file. platform is the python-based backend, "" for a model's own code.
