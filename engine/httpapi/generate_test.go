@@ -195,13 +195,13 @@ func TestGenerateParameters_B054(t *testing.T) {
 	})
 	s.engine.models["m"] = m
 	_, body := post(t, s, "/v2/models/m/generate",
-		`{"s":"x","i":-3,"parameters":{"b":true,"f":0.25,"priority":1,"big":18446744073709551615}}`)
+		`{"s":"x","i":-3,"parameters":{"b":true,"f":0.25,"priority":1,"big":18446744073709551615,"triton_x":"y"}}`)
 	const want = `{"b":true,"big":18446744073709553000.0,"f":0.25,"i":-3,"model_name":"m","model_version":"1",` +
-		`"priority":1,"s":"x"}`
+		`"priority":1,"s":"x","triton_x":"y"}`
 	if body != want {
 		t.Errorf("generate answers %s, want %s", body, want)
 	}
-	if p := <-got; len(p) != 6 || p[1].Kind != infer.IntParameter || p[3].Kind != infer.FloatParameter {
+	if p := <-got; len(p) != 7 || p[1].Kind != infer.IntParameter || p[3].Kind != infer.FloatParameter {
 		t.Errorf("the model got %+v", p)
 	}
 }
