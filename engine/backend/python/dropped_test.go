@@ -81,8 +81,8 @@ class TritonPythonModel:
 		"async/config.pbtxt": decoupled, "async/1/model.py": async,
 		"batch/config.pbtxt": decoupled +
 			"max_batch_size: 3 dynamic_batching { max_queue_delay_microseconds: 60000000 }",
-		"batch/1/model.py":   async,
-		"sync/config.pbtxt":  decoupled, "sync/1/model.py": sync,
+		"batch/1/model.py":  async,
+		"sync/config.pbtxt": decoupled, "sync/1/model.py": sync,
 	}).ready()
 	for _, tt := range []struct {
 		name, model string
