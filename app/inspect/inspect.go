@@ -205,7 +205,7 @@ func (o *Options) signatures(ctx context.Context, m *model, versions []int64, re
 
 // file reports whether a version has its model file. If not, it records a fault.
 func (m *model) file(n int64) bool {
-	names := modelconfig.ModelFiles(m.cfg, "")
+	names := modelconfig.ModelFiles(m.cfg)
 	if len(names) == 0 || m.cfg.GetEnsembleScheduling() != nil {
 		return true
 	}

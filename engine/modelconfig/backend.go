@@ -42,6 +42,11 @@ var artifacts = []artifact{
 	{"caffe2_netdef", BackendCaffe2, "model.netdef", false, false},
 }
 
+// fits reports whether a is the artifact of a configuration's backend and of its platform, if that is set.
+func (a *artifact) fits(cfg *inferencepb.ModelConfig) bool {
+	return a.backend == cfg.GetBackend() && (cfg.GetPlatform() == "" || a.platform == cfg.GetPlatform())
+}
+
 // CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename.
 // The name is the folder's. The others follow from each other and from the files of a version folder (nil: there is
 // none). If neither names the backend and the folder is called name.backend, the model gets that backend.
@@ -87,9 +92,7 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 
 // completeArtifact fills in platform and default_model_filename from the backend's usual artifact.
 func completeArtifact(cfg *inferencepb.ModelConfig) {
-	i := slices.IndexFunc(artifacts, func(a artifact) bool {
-		return a.backend == cfg.Backend && (cfg.Platform == "" || a.platform == cfg.Platform)
-	})
+	i := slices.IndexFunc(artifacts, func(a artifact) bool { return a.fits(cfg) })
 	if i < 0 {
 		return
 	}

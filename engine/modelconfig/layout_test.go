@@ -7,17 +7,16 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-// TestModelFiles derives the names of the model file from a version folder and a configuration.
 // fil returns the configuration of a FIL model.
 func fil(modelType string) string {
 	return `backend: "fil" parameters { key: "model_type" value { string_value: "` + modelType + `" } }`
 }
 
 func TestModelFiles(t *testing.T) {
+	openVINO := []string{"model.xml", "model.onnx", "model.saved_model", "model.pdmodel", "model.tflite", "model.pb"}
 	for _, tt := range []struct {
 		name, text string
 		files      []string
-		capability string
 		backend    string
 		want       []string
 	}{
@@ -26,7 +25,8 @@ func TestModelFiles(t *testing.T) {
 		{name: "A008 model.onnx, a folder with external data", files: []string{"model.onnx/"}, backend: "onnxruntime",
 			want: []string{"model.onnx"}},
 		{name: "A009 model.plan", files: []string{"model.plan"}, backend: "tensorrt", want: []string{"model.plan"}},
-		{name: "A009 model.pt", files: []string{"model.pt"}, backend: "pytorch", want: []string{"model.pt"}},
+		{name: "A009 model.pt", files: []string{"model.pt"}, backend: "pytorch",
+			want: []string{"model.pt", "model.pt2", "model.py"}},
 		{name: "A009 model.pt2", files: []string{"model.pt2"}, backend: "pytorch", want: []string{"model.pt2"}},
 		{name: "A009 model.py", files: []string{"model.py"}, backend: "python", want: []string{"model.py"}},
 		{name: "A009 model.dali", text: `backend: "dali"`, files: []string{"model.dali"}, backend: "dali",
@@ -42,7 +42,7 @@ func TestModelFiles(t *testing.T) {
 		{name: "A010 nothing there yet", text: `backend: "tensorflow"`, backend: "tensorflow",
 			want: []string{"model.savedmodel", "model.graphdef"}},
 		{name: "A011 model.xml with model.bin", files: []string{"model.xml", "model.bin"}, backend: "openvino",
-			want: []string{"model.xml"}},
+			want: openVINO},
 		{name: "A011 a TensorFlow model for OpenVINO",
 			text:    `backend: "openvino" default_model_filename: "model.saved_model"`,
 			backend: "openvino", want: []string{"model.saved_model"}},
@@ -66,16 +66,14 @@ func TestModelFiles(t *testing.T) {
 			want: []string{"model.onnx"}},
 		{name: "A014 a name of one's own", text: `backend: "onnxruntime" default_model_filename: "net.v2"`,
 			backend: "onnxruntime", want: []string{"net.v2"}},
-		{name: "cc_model_filenames: for the GPU's compute capability",
-			text: `backend: "tensorrt" cc_model_filenames { key: "8.0" value: "a100.plan" }`, capability: "8.0",
-			backend: "tensorrt", want: []string{"a100.plan"}},
-		{name: "cc_model_filenames: of another compute capability",
-			text: `backend: "tensorrt" cc_model_filenames { key: "8.0" value: "a100.plan" }`, capability: "9.0",
-			backend: "tensorrt", want: []string{"model.plan"}},
-		{name: "cc_model_filenames: without a GPU",
+		{name: "cc_model_filenames: not by themselves",
 			text: `backend: "tensorrt" default_model_filename: "x.plan" ` +
 				`cc_model_filenames { key: "8.0" value: "a100.plan" }`,
 			backend: "tensorrt", want: []string{"x.plan"}},
+		{name: "a default that another platform has", text: `platform: "torch_aoti"`, backend: "pytorch",
+			want: []string{"model.pt2"}},
+		{name: "runtime", text: `backend: "pytorch" runtime: "model.py"`, backend: "pytorch",
+			want: []string{"model.py", "model.pt"}},
 		{name: "vLLM", text: `backend: "vllm"`, backend: "vllm", want: []string{"model.json"}},
 		{name: "a backend without files", text: `backend: "identity"`, backend: "identity"},
 	} {
@@ -84,7 +82,7 @@ func TestModelFiles(t *testing.T) {
 			if faults := modelconfig.CompleteBackend(cfg, "m", folder(t, tt.files...)); len(faults) > 0 {
 				t.Fatal(faults)
 			}
-			got := modelconfig.ModelFiles(cfg, tt.capability)
+			got := modelconfig.ModelFiles(cfg)
 			if cfg.Backend != tt.backend || !slices.Equal(got, tt.want) {
 				t.Errorf("backend %q with files %q, want %q with %q", cfg.Backend, got, tt.backend, tt.want)
 			}

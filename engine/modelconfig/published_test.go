@@ -115,13 +115,13 @@ func TestPublishedConfigurations_A025_A041_A043(t *testing.T) {
 				t.Errorf("neither platform nor backend: %v", cfg)
 			}
 			hasFile := false
-			for _, f := range modelconfig.ModelFiles(cfg, "") {
+			for _, f := range modelconfig.ModelFiles(cfg) {
 				for there := range p.files {
 					hasFile = hasFile || strings.HasPrefix(there+"/", "1/"+f+"/")
 				}
 			}
-			if !hasFile && len(p.files) > 0 && len(modelconfig.ModelFiles(cfg, "")) > 0 {
-				t.Errorf("the model is looked for in %v, the files are %v", modelconfig.ModelFiles(cfg, ""), p.files)
+			if !hasFile && len(p.files) > 0 && len(modelconfig.ModelFiles(cfg)) > 0 {
+				t.Errorf("the model is looked for in %v, the files are %v", modelconfig.ModelFiles(cfg), p.files)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/system/glob"
 )
@@ -69,11 +70,8 @@ func (p *processOptions) open(try func(path string) error) error {
 }
 
 // modelPath returns the path of a model's file or folder. Errors: NotFound, with the names that were tried.
-func modelPath(s backend.Spec, name string) (string, error) {
-	names := []string{s.Config.GetDefaultModelFilename()}
-	if all := defaultFiles(s.Config, name); names[0] == "" || names[0] == all[0] { // the first is the completed default
-		names = all
-	}
+func modelPath(s backend.Spec) (string, error) {
+	names := modelconfig.ModelFiles(s.Config)
 	for _, n := range names {
 		path := filepath.Join(s.VersionFolder, n)
 		if _, err := os.Stat(path); err == nil {
@@ -83,18 +81,6 @@ func modelPath(s backend.Spec, name string) (string, error) {
 	return "", status.Errorf(status.NotFound,
 		"no model file of model '%s' version %d: %s has none of %s; name the file in default_model_filename",
 		s.ModelName, s.Version, s.VersionFolder, strings.Join(names, ", "))
-}
-
-func defaultFiles(c *inferencepb.ModelConfig, name string) []string {
-	switch {
-	case c.GetPlatform() == "tensorflow_savedmodel":
-		return []string{"model.savedmodel"}
-	case c.GetPlatform() == "tensorflow_graphdef":
-		return []string{"model.graphdef"}
-	case name == openVINO().name:
-		return []string{"model.xml", "model.onnx", "model.saved_model", "model.pdmodel", "model.tflite", "model.pb"}
-	}
-	return []string{"model.savedmodel", "model.graphdef"}
 }
 
 // visible returns the environment variables that limit an instance's process to its GPU.

@@ -53,7 +53,7 @@ func readOpenVINO(s backend.Spec, o *processOptions) (*ovapi.Model, *ovSettings,
 	if err != nil {
 		return nil, nil, err
 	}
-	path, err := modelPath(s, modelconfig.BackendOpenVINO)
+	path, err := modelPath(s)
 	if err != nil {
 		return nil, nil, err
 	}

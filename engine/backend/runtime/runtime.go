@@ -89,7 +89,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if b.f.signature != nil {
 		return b.f.signature(s, s.Log)
 	}
-	if _, err := modelPath(s, b.f.name); err != nil {
+	if _, err := modelPath(s); err != nil {
 		return nil, err
 	}
 	o, err := b.processes(ctx, s)
@@ -101,7 +101,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 
 // Load starts a process that loads a model version.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
-	if _, err := modelPath(s, b.f.name); err != nil {
+	if _, err := modelPath(s); err != nil {
 		return nil, err
 	}
 	if err := refuse(s, b.f.name); err != nil {

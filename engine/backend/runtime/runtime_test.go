@@ -54,7 +54,9 @@ func savedModel(t *testing.T, config string) backend.Spec {
 	if err := os.WriteFile(filepath.Join(version, "model.savedmodel", savedmodel.FileName), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return backend.Spec{ModelName: "add_sub", Version: 1, Config: parse(t, config), ModelFolder: folder,
+	c := parse(t, config)
+	c.Backend = "tensorflow" // the engine completes it
+	return backend.Spec{ModelName: "add_sub", Version: 1, Config: c, ModelFolder: folder,
 		VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
 }
 

@@ -45,7 +45,7 @@ const (
 
 // tensorFlowSignature reads a SavedModel's signature; a frozen graph describes no inputs and outputs.
 func tensorFlowSignature(s backend.Spec, log *slog.Logger) (*modelconfig.Signature, error) {
-	path, err := modelPath(s, modelconfig.BackendTensorFlow)
+	path, err := modelPath(s)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func loadTensorFlow(_ context.Context, s backend.Spec, o *processOptions) (backe
 	if err := operators(o.Settings["op-library-directory"]); err != nil {
 		return nil, err
 	}
-	path, err := modelPath(s, modelconfig.BackendTensorFlow)
+	path, err := modelPath(s)
 	if err != nil {
 		return nil, err
 	}
