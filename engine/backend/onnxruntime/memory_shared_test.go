@@ -2,11 +2,13 @@ package onnxruntime_test
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
+	"nereid/engine/tensor"
 )
 
 // What is kept is for the next run. Loads and unloads leave nothing there: no run of them would start the timer.
@@ -42,6 +44,33 @@ func TestWeightsAreNotKeptForRuns(t *testing.T) {
 	kept("the end of a session")
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is kept is also for the runs of other models, so the end of one model leaves it there.
+func TestMemoryOfRunsIsKeptUntilTheLastModelEnds(t *testing.T) {
+	b := open(t)
+	capi.Trim()
+	other, err := b.Load(t.Context(), mlpSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("another model", func(t *testing.T) {
+		h := newHarness(t, filepath.Join("..", "..", "..", "models-sample", "digits"),
+			config(16, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}},
+				[]tensorIO{{"scores", tensor.FP32, []int64{10}}}),
+			tensor.Tensor{Name: "image", DataType: tensor.FP32, Shape: []int64{1, 1, 28, 28},
+				Data: make([]byte, 28*28*4)}, 16)
+		h.once(t.Context(), t)
+	}) // its model is closed
+	if bytes, _ := capi.Kept(); bytes == 0 {
+		t.Error("the end of a model frees what is kept for the others")
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if bytes, _ := capi.Kept(); bytes != 0 {
+		t.Errorf("the end of the last model leaves %d bytes", bytes)
 	}
 }
 

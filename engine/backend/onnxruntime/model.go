@@ -380,6 +380,6 @@ func (m *model) Close() error {
 		s.Close()
 	}
 	m.sessions, m.initial, m.all = nil, nil, nil
-	capi.Trim()
+	capi.TrimClosed()
 	return nil
 }

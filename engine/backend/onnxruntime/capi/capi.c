@@ -460,7 +460,6 @@ OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes) {
 }
 
 void nrd_trim(void) {
-  nrd_free_kept();
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif

@@ -129,6 +129,7 @@ size_t nrd_kept_bytes(void);
 uint64_t nrd_kept_uses(void);
 void nrd_free_kept(void);
 
+// nrd_trim returns the free memory of malloc to the system.
 void nrd_trim(void);
 
 #endif

@@ -171,9 +171,6 @@ func newEnough(version string) bool {
 	return err1 == nil && err2 == nil && (a > 1 || a == 1 && b >= APIVersion)
 }
 
-// Trim returns free memory of the C library's allocator to the system.
-func Trim() { C.nrd_trim() }
-
 // DisableThreads makes sessions use the environment's thread pool. options is an OrtSessionOptions.
 func DisableThreads(options unsafe.Pointer) error {
 	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))

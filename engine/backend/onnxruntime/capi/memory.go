@@ -23,6 +23,21 @@ func Kept() (bytes int64, uses uint64) {
 	return int64(C.nrd_kept_bytes()), uint64(C.nrd_kept_uses())
 }
 
+// Trim returns to the system what is kept, and the free memory of the C library's allocator.
+func Trim() {
+	C.nrd_free_kept()
+	C.nrd_trim()
+}
+
+// TrimClosed returns the memory of closed sessions to the system. What is kept for runs stays if there are other
+// sessions: their next runs would have to get it again.
+func TrimClosed() {
+	if sessions.Load() == 0 {
+		C.nrd_free_kept()
+	}
+	C.nrd_trim()
+}
+
 // tidyLater frees the kept memory some time after its last use.
 func tidyLater() {
 	if tidying.Load() || !tidying.CompareAndSwap(false, true) {

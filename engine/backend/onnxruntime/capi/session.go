@@ -8,6 +8,7 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -17,6 +18,9 @@ type Session struct {
 	shared C.int64_t // bytes of the shared memory that the session took when it was made
 }
 
+// sessions counts the open ones.
+var sessions atomic.Int64
+
 // NewSession loads a model file. options is an OrtSessionOptions, which the caller still owns.
 func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, error) {
 	name := C.CString(path)
@@ -25,6 +29,7 @@ func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, err
 	if err := check(C.nrd_session(l.env, name, (*C.OrtSessionOptions)(options), &s.c, &s.shared)); err != nil {
 		return nil, err
 	}
+	sessions.Add(1)
 	return s, nil
 }
 
@@ -33,6 +38,7 @@ func (s *Session) Close() {
 	if s.c != nil {
 		C.nrd_release_session(s.c)
 		s.c = nil
+		sessions.Add(-1)
 	}
 }
 
