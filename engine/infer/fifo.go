@@ -8,9 +8,6 @@ type fifo[T any] struct {
 
 func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
-// front returns the first item; the queue is not empty.
-func (f *fifo[T]) front() T { return f.items[f.head] }
-
 func (f *fifo[T]) push(item T) {
 	if f.head > 32 && f.head > len(f.items)/2 { // a queue that never becomes empty must not grow
 		n := copy(f.items, f.items[f.head:])

@@ -34,6 +34,32 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// killedRig starts a supervised process that runs this test binary. again is how another one is started.
+func killedRig(t *testing.T, again func(context.Context, func() (*Worker, error)) (*Worker, error)) (
+	*Launcher, *Supervisor, chan error, *syncBuffer) {
+	t.Helper()
+	var log syncBuffer
+	l := NewLauncher(Options{})
+	t.Cleanup(l.Close)
+	start := func() (*Worker, error) {
+		return l.Start(t.Context(), Spec{
+			Name: "m_0", ModelName: "m",
+			Command: []string{os.Args[0], "-test.run=^TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults$"},
+			Env:     []string{answersNothing + "=1"},
+		})
+	}
+	w, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan error, 10)
+	s := Supervise(Supervision{Name: "m_0", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Notify: func(why error, _ bool) { events <- why }}, w,
+		func(ctx context.Context) (*Worker, error) { return again(ctx, start) })
+	t.Cleanup(func() { _ = s.Close() })
+	return l, s, events, &log
+}
+
 // A process that the server kills because it stops, or because the model leaves service, is no fault: the log does not
 // report it as one.
 func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
@@ -43,35 +69,10 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 			_ = unix.Pause() // until the server ends it
 		}
 	}
-	// rig starts a supervised process. again is how another one is started.
-	rig := func(t *testing.T, again func(context.Context, func() (*Worker, error)) (*Worker, error)) (
-		*Launcher, *Supervisor, chan error, *syncBuffer) {
-		t.Helper()
-		var log syncBuffer
-		l := NewLauncher(Options{})
-		t.Cleanup(l.Close)
-		start := func() (*Worker, error) {
-			return l.Start(t.Context(), Spec{
-				Name: "m_0", ModelName: "m",
-				Command: []string{os.Args[0], "-test.run=^TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults$"},
-				Env:     []string{answersNothing + "=1"},
-			})
-		}
-		w, err := start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		events := make(chan error, 10)
-		s := Supervise(Supervision{Name: "m_0", Log: slog.New(slog.NewTextHandler(&log, nil)),
-			Notify: func(why error, _ bool) { events <- why }}, w,
-			func(ctx context.Context) (*Worker, error) { return again(ctx, start) })
-		t.Cleanup(func() { _ = s.Close() })
-		return l, s, events, &log
-	}
 	plain := func(_ context.Context, start func() (*Worker, error)) (*Worker, error) { return start() }
 
 	t.Run("A23 the server stops", func(t *testing.T) {
-		l, s, events, log := rig(t, plain)
+		l, s, events, log := killedRig(t, plain)
 		l.Kill()
 		<-s.done
 		r := request(100)
@@ -87,7 +88,7 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 		}
 	})
 	t.Run("A23 its model leaves service", func(t *testing.T) {
-		l, s, events, log := rig(t, plain)
+		l, s, events, log := killedRig(t, plain)
 		l.Leave()
 		s.Worker().stop() // as its watch does
 		for why := range events {
@@ -101,7 +102,7 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 	})
 	t.Run("A23 its model is closed while another one is started", func(t *testing.T) {
 		starts := make(chan struct{})
-		_, s, events, log := rig(t, func(ctx context.Context, _ func() (*Worker, error)) (*Worker, error) {
+		_, s, events, log := killedRig(t, func(ctx context.Context, _ func() (*Worker, error)) (*Worker, error) {
 			close(starts)
 			<-ctx.Done()
 			return nil, ctx.Err()

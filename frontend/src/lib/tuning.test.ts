@@ -52,16 +52,16 @@ describe("scales", () => {
 
 describe("G023 the goals of tuning that a chart shows", () => {
   const gib = 1 << 30;
-  const machine = { memoryBytes: 16 * gib, gpus: [{ memoryBytes: 8 * gib }, { memoryBytes: 8 * gib }] } as unknown as Machine;
+  const machine = { memoryBytes: 16 * gib, gpus: [{ memoryBytes: 8 * gib }] } as unknown as Machine;
   it("has those of GPUs where there are some, and density where the machine is known", () => {
     expect(figures([trial({})], null).map((f) => f.id)).toEqual(["rate", "p99", "p50", "memory", "cores"]);
     const card = trial({ memoryBytes: gib, gpuMemoryBytes: 3 * gib, gpuUtilization: 61.4, gpuPowerW: 70.5 });
     const all = figures([trial({}), card], machine);
     expect(all.map((f) => f.id)).toEqual(["rate", "p99", "p50", "memory", "cores", "gpuUse", "gpuMemory", "gpuPower", "density"]);
-    expect(all.map((f) => f.text(f.of(card)))).toEqual(["100/s", "1.00 ms", "1.00 µs", "1.00 GiB", "1.0 cores", "61 %", "3.00 GiB", "71 W", "5 ×"]);
+    expect(all.map((f) => f.text(f.of(card)))).toEqual(["100/s", "1.00 ms", "1.00 µs", "1.00 GiB", "1.0 cores", "61 %", "3.00 GiB", "71 W", "16 ×"]);
   });
-  it("is as dense as the scarcest memory", () => {
-    expect([density(trial({ memoryBytes: 3 * gib }), machine), density(trial({ memoryBytes: gib, gpuMemoryBytes: 5 * gib }), machine), density(trial({ memoryBytes: 0 }), machine)]).toEqual([5, 3, 0]);
+  it("is as dense as the main memory allows, whatever other programs have of the GPUs", () => {
+    expect([density(trial({ memoryBytes: 3 * gib }), machine), density(trial({ memoryBytes: gib, gpuMemoryBytes: 7 * gib }), machine), density(trial({ memoryBytes: 0 }), machine)]).toEqual([5, 16, 0]);
   });
 });
 

@@ -106,11 +106,9 @@ export function figures(trials: readonly TuningTrial[], machine: Machine | null)
   return out;
 }
 
-/** The number of servers with this configuration that fit into the memory of the machine and of its GPUs. */
+/** The number of servers with this configuration that fit into the main memory of the machine. The memory of GPUs does not count: what is measured there includes other programs. */
 export function density(x: TuningTrial, m: Machine): number {
-  const cards = m.gpus.reduce((n, g) => n + g.memoryBytes, 0);
-  const room = [[m.memoryBytes, x.memoryBytes], [cards, x.gpuMemoryBytes]].filter(([, used]) => (used ?? 0) > 0).map(([has, used]) => Math.floor((has ?? 0) / (used ?? 1)));
-  return room.length > 0 ? Math.min(...room) : 0;
+  return x.memoryBytes > 0 ? Math.floor(m.memoryBytes / x.memoryBytes) : 0;
 }
 
 /** A scale from values to pixels with its ticks; logarithmic where values differ much. */
