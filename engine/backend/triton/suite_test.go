@@ -209,6 +209,8 @@ func TestLibrariesAreLikeOtherBackends(t *testing.T) {
 	}{
 		{Model: backendtest.Model{Name: "identity",
 			Config: oneToOne("identity_test", 8, large), Inputs: rising(large), Check: same}},
+		{Model: backendtest.Model{Name: "descriptions of outputs",
+			Config: oneToOne("outputs_test", 8, 3), Inputs: rising(3), Check: same}},
 		{Model: backendtest.Model{Name: "decoupled",
 			Config: decoupled(oneToOne("stream_test", 0, 1)), Check: counted,
 			Inputs: func(_ int, seed uint64) []tensor.Tensor { return vector(float32(seed%5 + 1)) },

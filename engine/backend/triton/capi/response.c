@@ -206,7 +206,7 @@ error TRITONBACKEND_InferenceResponseOutputByName(
     TRITONBACKEND_Response *r, const char *name, int *type, const int64_t **shape, uint64_t *dims) {
   for (uint32_t i = 0; i < r->output_count; i++)
     if (strcmp(r->outputs[i]->name, name) == 0) return describe(r->outputs[i], NULL, type, shape, dims);
-  return new_error(CODE_INVALID_ARG, "unknown response output name %s", name);
+  return new_error(CODE_NOT_FOUND, "Output name %snot found.", name);  // Triton's text
 }
 
 // The response is Go's from here on, and the error stays the backend's.
