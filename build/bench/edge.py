@@ -1,9 +1,10 @@
-"""What `nereid serve --edge` takes on a small box: 2 GiB of memory, and a disk that reads 20 MB a second, as an SD card.
+"""What `nereid serve --edge` takes on a small box: 2 GiB of memory, and a disk that reads 20 MB a second, as an SD
+card.
 
 usage, as root, on a machine with version 1 of control groups: edge.py PROGRAM REPOSITORY
 
-The limits are those of two control groups. Files of the program and the repository are first dropped from the page cache.
-Writes are not slowed: version 1 of control groups cannot.
+The limits are those of two control groups. Files of the program and the repository are first dropped from the page
+cache. Writes are not slowed: version 1 of control groups cannot.
 """
 
 import base64

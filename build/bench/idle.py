@@ -2,8 +2,8 @@
 
 usage: idle.py PROGRAM REPOSITORY SETTLE SECONDS
 
-Starts the program with a new data folder, waits SETTLE seconds after it is ready, and measures for SECONDS. A wake-up is
-counted as a context switch of any thread; one timer of a Go program causes three to five of them.
+Starts the program with a new data folder, waits SETTLE seconds after it is ready, and measures for SECONDS. A wake-up
+is counted as a context switch of any thread; one timer of a Go program causes three to five of them.
 """
 
 import glob

@@ -3,9 +3,9 @@
 usage: page.py [DATA]
        page.py hour [MINUTES]
 
-Fills the data folder DATA (build/bench/fill) if it is absent, starts a server with 100 builtin models on a copy of it, and measures
-with frontend/e2e/speed.mjs in Chromium. With "hour": how much an open page grows (frontend/e2e/hour.mjs). NEREID is the path of
-the program.
+Fills the data folder DATA (build/bench/fill) if it is absent, starts a server with 100 builtin models on a copy of it,
+and measures with frontend/e2e/speed.mjs in Chromium. With "hour": how much an open page grows (frontend/e2e/hour.mjs).
+NEREID is the path of the program.
 """
 
 import pathlib

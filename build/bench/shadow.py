@@ -1,11 +1,13 @@
-"""What a candidate version costs the version in service: the ratio of its p99 beside a candidate that gets copies, to that without.
+"""What a candidate version costs the version in service: the ratio of its p99 beside a candidate that gets copies, to
+that without.
 
 usage: shadow.py [PAIRS]
 
-Two servers have the model mlp of models-sample in two equal versions, of which the first one serves. One server sends copies of a
-tenth of the requests to the second version, as the page does when one tries a candidate. The servers get requests at the same rate
-in turns, in an order that changes. Prints for each rate the medians of both, and the median of the ratios of all pairs with its
-middle half. Copies are dropped while the machine has no time, so the rates leave it some. NEREID is the path of the program.
+Two servers have the model mlp of models-sample in two equal versions, of which the first one serves. One server sends
+copies of a tenth of the requests to the second version, as the page does when one tries a candidate. The servers get
+requests at the same rate in turns, in an order that changes. Prints for each rate the medians of both, and the median
+of the ratios of all pairs with its middle half. Copies are dropped while the machine has no time, so the rates leave it
+some. NEREID is the path of the program.
 """
 
 import contextlib
@@ -31,7 +33,8 @@ def page(server, method, path, body=None):
 def load(server, rate, folder):
     """Sends requests at a rate for two seconds, and returns their p99 in microseconds."""
     out = folder / "perf.csv"
-    command = [BINARY, "perf", "-u", server.http, "-m", "mlp", f"--request-rate-range={rate}", f"--request-count={2 * rate}",
+    command = [BINARY, "perf", "-u", server.http, "-m", "mlp", f"--request-rate-range={rate}",
+               f"--request-count={2 * rate}",
                "--percentile=99", "-f", out]
     subprocess.run(command, check=True, capture_output=True)
     with out.open() as f:

@@ -2,9 +2,10 @@
 
 usage: whatif.py [REQUESTS]
 
-A Python model takes 8 ms and 1 ms a row. Its requests are recorded with the settings in service. For each of ten other settings the
-server predicts what they would do to the recorded requests. Then the settings are put in service, and requests come with the same
-gaps. Prints p50, p99 and mean batch of both, and how many figures were within 10 %. NEREID is the path of the program.
+A Python model takes 8 ms and 1 ms a row. Its requests are recorded with the settings in service. For each of ten other
+settings the server predicts what they would do to the recorded requests. Then the settings are put in service, and
+requests come with the same gaps. Prints p50, p99 and mean batch of both, and how many figures were within 10 %. NEREID
+is the path of the program.
 """
 
 import json
@@ -32,8 +33,10 @@ class TritonPythonModel:
 RATE = 150  # requests a second
 # Dynamic, largest batch, preferred sizes, queue delay in microseconds, instances.
 IN_SERVICE = (True, 16, [], 0, 2)
-OTHERS = [(True, 16, [], 0, 1), (True, 16, [], 0, 3), (True, 16, [], 0, 4), (True, 4, [], 0, 2), (True, 8, [], 5_000, 2),
-          (True, 16, [], 10_000, 1), (True, 16, [], 20_000, 2), (True, 8, [4, 8], 10_000, 2), (True, 2, [], 0, 2), (False, 16, [], 0, 4)]
+OTHERS = [(True, 16, [], 0, 1), (True, 16, [], 0, 3), (True, 16, [], 0, 4), (True, 4, [], 0, 2),
+          (True, 8, [], 5_000, 2),
+          (True, 16, [], 10_000, 1), (True, 16, [], 20_000, 2), (True, 8, [4, 8], 10_000, 2), (True, 2, [], 0, 2),
+          (False, 16, [], 0, 4)]
 FIGURES = ("p50Us", "p99Us", "batchMean")
 
 

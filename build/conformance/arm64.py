@@ -1,8 +1,9 @@
 """The package for arm64 in an arm64 Debian, and the image for arm64, emulated by qemu: models-sample, ONNX and Python.
 
-make test-arm64 runs this on another machine. ROOT_TAR names the Debian, WINDOW_TAR one with the libraries of the window,
-PACKAGES the folder of the packages, IMAGE the layout. The emulator is registered in a user namespace, which needs Linux 6.7 or newer, so the machine is left as it is.
-No container engine starts the image: its root is entered by chroot."""
+make test-arm64 runs this on another machine. ROOT_TAR names the Debian, WINDOW_TAR one with the libraries of the
+window, PACKAGES the folder of the packages, IMAGE the layout. The emulator is registered in a user namespace, which
+needs Linux 6.7 or newer, so the machine is left as it is. No container engine starts the image: its root is entered by
+chroot."""
 
 import base64
 import glob
@@ -24,7 +25,8 @@ from harness import ROOT, Server, copy_tree, unpacked_image, until, virtual_scre
 
 LIMIT = 300  # seconds, for an emulated server on a loaded machine
 SLOW = f"--backend-config=python,stub-timeout-seconds={LIMIT}"  # the default is too short for an emulated Python
-# The conformance cases that fit in ten minutes: ONNX over HTTP and gRPC, Python, the control of the repository, metrics.
+# The conformance cases that fit in ten minutes: ONNX over HTTP and gRPC, Python, the control of the repository,
+# metrics.
 CASES = ["test_infer_http.py", "test_infer_grpc.py", "test_metrics.py",
          "test_control.py::test_B064_load_and_unload_over_grpc",
          "test_control.py::test_A064_load_and_unload_by_the_real_clients",
@@ -149,7 +151,8 @@ def test_the_manual_is_there(enter):
     work, _, program = enter
     if program[-1] != "serve":
         pytest.skip("an image has no manual")
-    page = subprocess.run(["man", "-l", f"{work.parent}/root/usr/share/man/man1/nereid-serve.1.gz"], check=True, text=True,
+    page = subprocess.run(["man", "-l", f"{work.parent}/root/usr/share/man/man1/nereid-serve.1.gz"], check=True,
+                          text=True,
                           capture_output=True, env={**os.environ, "MANPAGER": "cat"}).stdout
     assert "--model-repository" in page
 
@@ -163,7 +166,8 @@ def test_the_window_opens_a_file(tmp_path_factory):
                "JSC_useJIT=0", "WEBKIT_DISABLE_COMPOSITING_MODE=1"]  # the emulator is slow with both
         with open(base / "window.log", "wb") as log:
             window = subprocess.Popen(["env", "-i", *env, *entering(base), "/usr/bin/nereid-desktop", "--http-port=0",
-                                       "--grpc-port=0", "--metrics-port=0", "--ui-port=0", f"{base}/work/my model.onnx"],
+                                       "--grpc-port=0", "--metrics-port=0", "--ui-port=0",
+                                       f"{base}/work/my model.onnx"],
                                       stdout=log, stderr=log)
         try:
             until(lambda: subprocess.run(["xdotool", "search", "--onlyvisible", "--name", "Nereid"],

@@ -1,5 +1,5 @@
-"""A clean Debian that systemd-nspawn boots, for the tests of packages. It has the network and the loopback device of the
-tests, and needs root."""
+"""A clean Debian that systemd-nspawn boots, for the tests of packages. It has the network and the loopback device of
+the tests, and needs root."""
 
 import fcntl
 import os

@@ -51,8 +51,8 @@ class TritonPythonModel:
 
 @contextlib.contextmanager
 def in_a_hall(work):
-    """A server with a public page that phones can open, and a model of sound. It starts again whenever it ends. Yields what
-    kiosk.mjs needs of it."""
+    """A server with a public page that phones can open, and a model of sound. It starts again whenever it ends. Yields
+    what kiosk.mjs needs of it."""
     config = 'input [ { name: "audio_in" data_type: TYPE_FP32 dims: [ -1 ] } ]\n' \
              'output [ { name: "audio_out" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
     models.write(work / "models/echo/config.pbtxt", 'backend: "python"\n' + config)

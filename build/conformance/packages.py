@@ -1,5 +1,5 @@
-"""The packages in a clean Debian that systemd-nspawn boots: installed without network, used as a service, as a public page
-and as a window, upgraded and removed.
+"""The packages in a clean Debian that systemd-nspawn boots: installed without network, used as a service, as a public
+page and as a window, upgraded and removed.
 
 make test-package runs this as root, in a network and a mount namespace of its own. The tests depend on each other, in
 this order. ROOT_TAR names the clean Debian, PACKAGES the folder of the packages, SBOM_SCHEMA the folder of the Python

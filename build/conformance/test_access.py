@@ -246,7 +246,8 @@ def test_H14_a_revoked_token_does_not_come_back_with_a_mended_database(folder):
 def curl(s, path, *options, port="ui", uid=NOBODY):
     """The status and the body of a request that another user sends."""
     address = s.ui if port == "ui" else f"http://{s.http}"
-    done = subprocess.run(["curl", "-s", "-o", "-", "-w", "\n%{http_code}", *options, address + path], user=uid, group=uid,
+    done = subprocess.run(["curl", "-s", "-o", "-", "-w", "\n%{http_code}", *options, address + path], user=uid,
+                          group=uid,
                           extra_groups=[], capture_output=True, text=True, timeout=60)
     body, status = done.stdout.rsplit("\n", 1)
     return int(status), body

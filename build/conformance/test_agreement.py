@@ -1,5 +1,5 @@
-"""After a storm over both protocols, the client's count agrees for each cause with metrics, statistics, the database, the
-page in a browser, and the page's API."""
+"""After a storm over both protocols, the client's count agrees for each cause with metrics, statistics, the database,
+the page in a browser, and the page's API."""
 
 import collections
 import concurrent.futures

@@ -76,8 +76,8 @@ class TritonPythonModel:
 
 @pytest.mark.skipif(REFERENCE, reason="tests this program")
 def test_H6_onnxruntime_does_not_report_its_use(tmp_path, monkeypatch):
-    """ONNX Runtime's own telemetry begins with a file for the machine's ID and a database of what to send. It makes them
-    when it is loaded, before it can be turned off by its interface."""
+    """ONNX Runtime's own telemetry begins with a file for the machine's ID and a database of what to send. It makes
+    them when it is loaded, before it can be turned off by its interface."""
     home = tmp_path / "home"
     (home / "tmp").mkdir(parents=True)
     for name in ("XDG_CACHE_HOME", "ORT_DISABLE_TELEMETRY"):

@@ -190,7 +190,8 @@ def attackers(s):
         hold(ui, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Nereid: 1\r\n\r\n".encode() * 20)
         hold(s.metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
 
-    return [divide_by_minus_one, poison, load_what_hangs, gzip_bodies, gzip_bodies, large_bodies, large_bodies, large_bodies,
+    return [divide_by_minus_one, poison, load_what_hangs, gzip_bodies, gzip_bodies, large_bodies, large_bodies,
+            large_bodies,
             grpc_bomb, settings_flood, announced_terabyte, half_requests, readers_that_never_read], held
 
 

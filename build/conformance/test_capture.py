@@ -350,7 +350,8 @@ def test_all_responses_of_decoupled_models_are_kept_and_compared_again(tmp_path)
     repo = tmp_path / "models"
     shutil.copytree(ROOT / "models-sample" / "words", repo / "words")
     code = (repo / "words" / "1" / "model.py").read_text()
-    for version, old, new in (("2", "word.encode()", "word.upper().encode()"), ("3", "text.split()", "text.split()[:1]")):
+    for version, old, new in (("2", "word.encode()", "word.upper().encode()"),
+                              ("3", "text.split()", "text.split()[:1]")):
         (repo / "words" / version).mkdir()
         (repo / "words" / version / "model.py").write_text(code.replace(old, new))
     with (repo / "words" / "config.pbtxt").open("a") as f:

@@ -1,5 +1,5 @@
-"""nereid convert: models of scikit-learn, XGBoost and LightGBM become ONNX models that answer the same, and ONNX models become
-smaller ones that answer nearly the same."""
+"""nereid convert: models of scikit-learn, XGBoost and LightGBM become ONNX models that answer the same, and ONNX models
+become smaller ones that answer nearly the same."""
 
 import json
 import os
@@ -39,7 +39,8 @@ def trained(tmp_path_factory):
     return folder
 
 
-CONVERTED = ["logistic.joblib", "forest.pkl", "pipeline.joblib", "svc.joblib", "mlp.joblib", "boosting.joblib", "knn.joblib",
+CONVERTED = ["logistic.joblib", "forest.pkl", "pipeline.joblib", "svc.joblib", "mlp.joblib", "boosting.joblib",
+             "knn.joblib",
              "bayes.joblib", "tree.joblib", "ridge.joblib", "pca.joblib", "scaler.joblib", "kmeans.joblib",
              "xgb_classes.joblib", "xgb_values.joblib", "lgb_classes.joblib", "lgb_values.joblib", "xgb_binary.json",
              "xgb_multi.ubj", "xgb_values.json", "lgb_binary.txt", "lgb_multi.txt", "lgb_values.txt",
@@ -166,15 +167,18 @@ def test_a_table_model_whose_output_would_become_fp16_is_refused(tmp_path):
 
 
 def test_calibration_from_saved_requests_and_pictures(tmp_path):
-    """Saved requests have five rows. Pictures of another size and in colour are made as large as the model takes them."""
-    saved = json.loads(convert(tmp_path, SAMPLES / "mlp/1/model.onnx", "--json", "--int8", f"--inputs={SAMPLES}/mlp/requests"))
+    """Saved requests have five rows. Pictures of another size and in colour are made as large as the model takes
+    them."""
+    saved = json.loads(convert(tmp_path, SAMPLES / "mlp/1/model.onnx", "--json", "--int8",
+                               f"--inputs={SAMPLES}/mlp/requests"))
     assert saved["rows"] == 5 and not saved["made"] and saved["outputs"][0]["same"] == 5, saved
     (tmp_path / "pictures").mkdir()
     for i, picture in enumerate(pictures(40, seed=3)):
         image = Image.fromarray((picture[0] * 255).astype(np.uint8))
         image = image.convert("RGB").resize((56, 56)) if i % 2 else image
         image.save(tmp_path / f"pictures/{i}.{'jpg' if i % 3 else 'png'}")
-    made = json.loads(convert(tmp_path, SAMPLES / "digits/1/model.onnx", "--json", "--int8", f"--inputs={tmp_path}/pictures"))
+    made = json.loads(convert(tmp_path, SAMPLES / "digits/1/model.onnx", "--json", "--int8",
+                              f"--inputs={tmp_path}/pictures"))
     assert made["rows"] == 40 and not made["made"] and made["outputs"][0]["same"] == 40, made
     (tmp_path / "models/digits").symlink_to(SAMPLES / "digits")
     with Server(tmp_path / "models", tmp_path, wait="ready") as s:
@@ -237,7 +241,8 @@ def test_onnx_models_that_cannot_be_changed_say_why(tmp_path, monkeypatch, model
 
 
 def test_F042_a_model_is_converted_measured_and_configured_by_one_command(trained, tmp_path):
-    """The best variant is in the repository with its configuration, and is served. The figures of all stand beside it."""
+    """The best variant is in the repository with its configuration, and is served. The figures of all stand beside
+    it."""
     out = json.loads(convert(tmp_path, trained / "mlp.joblib", "--trust", "--json", "--optimize"))
     variants = {v["name"]: v for v in out["variants"]}
     assert list(variants)[:3] == ["converted", "fp16", "int8"] and out["outputs"][0]["rows"] == out["rows"] > 0, out

@@ -1,4 +1,5 @@
-"""nereid convert: models of PyTorch, TensorFlow, PaddlePaddle, CatBoost and Caffe2 become ONNX models that answer the same."""
+"""nereid convert: models of PyTorch, TensorFlow, PaddlePaddle, CatBoost and Caffe2 become ONNX models that answer the
+same."""
 
 import json
 import os
@@ -15,7 +16,8 @@ import pytest
 from harness import REFERENCE, ROOT, Server
 from test_convert import DATA, convert
 
-pytestmark = [pytest.mark.convert, pytest.mark.timeout(3600), pytest.mark.skipif(REFERENCE, reason="a command of nereid")]
+pytestmark = [pytest.mark.convert, pytest.mark.timeout(3600),
+              pytest.mark.skipif(REFERENCE, reason="a command of nereid")]
 MAKE = pathlib.Path(__file__).parent / "python/make_nets.py"
 IMAGE = "--shape=image:-1,1,8,8"
 NET = ["--trust", "--class=nets.py:Net", "--arguments={\"hidden\": 5}", IMAGE]
@@ -24,13 +26,16 @@ NET = ["--trust", "--class=nets.py:Net", "--arguments={\"hidden\": 5}", IMAGE]
 MODELS = {
     "pytorch": [
         ("script.pt", [IMAGE]), ("copy.torchscript", [IMAGE]),
-        ("trace.pt", ["--shape=tokens:INT64:-1,6", "--shape=scale:-1,4"]), ("weights.pth", NET), ("weights.safetensors", NET),
-        ("checkpoint.pt", NET), ("program.pt2", ["--trust"]), ("fixed.pt2", ["--trust"]), ("whole.pt", ["--trust", IMAGE]),
+        ("trace.pt", ["--shape=tokens:INT64:-1,6", "--shape=scale:-1,4"]), ("weights.pth", NET),
+        ("weights.safetensors", NET),
+        ("checkpoint.pt", NET), ("program.pt2", ["--trust"]), ("fixed.pt2", ["--trust"]),
+        ("whole.pt", ["--trust", IMAGE]),
         ("mlflow_code/data/model.pth", ["--trust", IMAGE]), ("mlflow_value/data/model.pth", ["--trust", IMAGE]),
         ("torchvision:squeezenet1_1", ["--shape=-1,3,64,64"]),
         ("timm:mobilenetv3_small_050", ["--arguments={\"num_classes\": 7}", "--shape=-1,3,64,64"]),
         ("program.pt2", ["--trust", "--external-data", "--name=outside"])],
-    "tensorflow": [("saved", []), ("net.keras", []), ("old.h5", []), ("two.keras", []), ("net.tflite", []), ("frozen.pb", []),
+    "tensorflow": [("saved", []), ("net.keras", []), ("old.h5", []), ("two.keras", []), ("net.tflite", []),
+                   ("frozen.pb", []),
                    ("lambda.keras", ["--trust"])],
     "paddle": [("paddle_net.json", []), ("paddle_table.json", [])],
     "catboost": [("classes.cbm", []), ("two.cbm", []), ("values.cbm", [])],
@@ -41,10 +46,12 @@ MODELS = {
 # What cannot be converted, the options, and what the error says.
 REFUSED = {
     "pytorch": [
-        ("program.pt2", [], "say --trust"), ("timm:nets.py:Net", [], "no library has"), ("script.pt", [], "Say --shape"),
+        ("program.pt2", [], "say --trust"), ("timm:nets.py:Net", [], "no library has"),
+        ("script.pt", [], "Say --shape"),
         ("whole.pt", [], "it is a pickle with nets.Net: to read it runs"), ("whole.pt", ["--trust"], "Say --shape"),
         ("mlflow_value/data/model.pth", [], "say --trust"),
-        ("mlflow_gone/data/model.pth", ["--trust", IMAGE], "the class of its model is not here: No module named 'nets'"),
+        ("mlflow_gone/data/model.pth", ["--trust", IMAGE],
+         "the class of its model is not here: No module named 'nets'"),
         ("weights.pth", [], "weights by name, not a model. Say --class"), ("weights.pth", NET[1:], "say --trust"),
         ("weights.pth", ["--class=torchvision:resnet18"], "are not those of this class"),
         ("weights.pth", ["--trust", "--class=nets.py:Gone", IMAGE], "makes no Gone"),
@@ -55,7 +62,8 @@ REFUSED = {
     "paddle": [("alone.pdmodel", [], "its weights are not here")],
     "catboost": [("words.cbm", [], "features that are no numbers"), ("truth.cbm", [], "Unexpected label type"),
                  ("none.cbm", [], "CatBoost cannot read it")],
-    "caffe2": [("predict_net.pb", [], "Say --shape, such as --shape=data:-1,3,224,224"), ("init_net.pb", [], "has the weights"),
+    "caffe2": [("predict_net.pb", [], "Say --shape, such as --shape=data:-1,3,224,224"),
+               ("init_net.pb", [], "has the weights"),
                ("init_two.netdef", [], "has the weights"), ("alone.netdef", [], "init_alone.netdef is not here"),
                ("filled_predict_net.pb", [], "filled with examples"),
                ("two.netdef", ["--shape=up:-1,6", "--shape=left:-1,4"], "its inputs are left, right"),
@@ -76,13 +84,15 @@ def made(request, tmp_path_factory):
         (folder / name).write_bytes(b"nothing")
         convert(folder, folder / name, status=1)  # installs the converters
     python = DATA / f"runtime/python/environments/framework-convert-{kind}/bin/python"
-    done = subprocess.run([python, "-W", "ignore", MAKE, kind, str(folder)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([python, "-W", "ignore", MAKE, kind, str(folder)], capture_output=True, text=True,
+                          timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return kind, folder
 
 
 def test_models_answer_as_before(made, tmp_path, monkeypatch):
-    """Each differs by 1e-4 at most, and is loaded with its golden requests, whose answers are those of the framework."""
+    """Each differs by 1e-4 at most, and is loaded with its golden requests, whose answers are those of the
+    framework."""
     kind, folder = made
     monkeypatch.chdir(folder)
     faults, names = {}, set()
@@ -123,9 +133,11 @@ def test_text_detection_through_tensorflow(made, tmp_path):
     scripts, direct = ROOT / "build/scripts", ROOT / "docs/examples/ocr/models/text_detection/1/model.onnx"
     python = DATA / "runtime/python/environments/framework-convert-tensorflow/bin/python"
     subprocess.run([sys.executable, scripts / "style/weights.py", direct, tmp_path / "w.npz"], check=True)
-    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", tmp_path / "saved"], check=True)
+    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", tmp_path / "saved"],
+                   check=True)
     np.save(tmp_path / "seen.npy", np.random.default_rng(1).uniform(0, 255, (4, 64, 96, 3)).astype(np.float32))
-    report = json.loads(convert(tmp_path, tmp_path / "saved", "--json", "--name=text_detection", f"--inputs={tmp_path}/seen.npy"))
+    report = json.loads(convert(tmp_path, tmp_path / "saved", "--json", "--name=text_detection",
+                                f"--inputs={tmp_path}/seen.npy"))
     assert all(o["error"] <= 1e-4 for o in report["outputs"]), report
     sessions = [onnxruntime.InferenceSession(f) for f in (direct, tmp_path / "models/text_detection/1/model.onnx")]
     names = [[t.name for t in (*s.get_inputs(), *s.get_outputs())] for s in sessions]

@@ -1,6 +1,7 @@
 """ONNX models on a GPU with clients' CUDA regions: the tensors never leave the GPU.
 
-These tests need a real GPU (make test-gpu). engine/backend/onnxruntime/gpumemory_test.go tests the bindings without one."""
+These tests need a real GPU (make test-gpu). engine/backend/onnxruntime/gpumemory_test.go tests the bindings without
+one."""
 
 import re
 import shutil

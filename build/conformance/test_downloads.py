@@ -110,7 +110,8 @@ def test_a_cancelled_download_leaves_nothing(server):
         thread.start()
         try:
             job = start(server, f"http://127.0.0.1:{web.server_port}/slow.onnx")
-            view = until(lambda: (v := ui(server, "GET", f"/api/downloads/{job}").json)["haveBytes"] == 500_000 and v, 60,
+            view = until(lambda: (v := ui(server, "GET", f"/api/downloads/{job}").json)["haveBytes"] == 500_000 and v,
+                         60,
                          "no progress")
             assert view["state"] == "running" and view["file"] == "slow.onnx" and view["wholeBytes"] == 1_000_000
             assert ui(server, "DELETE", f"/api/downloads/{job}").status == 204

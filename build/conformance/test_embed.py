@@ -253,7 +253,8 @@ def test_D081_the_steps_of_the_page_embed_the_engine_in_another_module(tmp_path)
 
 
 def test_D078_functions_that_send_the_next_request_do_not_keep_their_threads(simple, tmp_path):
-    """With one processor, each of them could wait for it while the next ones run. Then there are hundreds of threads."""
+    """With one processor, each of them could wait for it while the next ones run. Then there are hundreds of
+    threads."""
     (tmp_path / "builtin_identity").symlink_to(ROOT / "models-sample/builtin_identity")
     threads = line(run(simple, tmp_path, GOMAXPROCS="1"), "5000 answers to one request").split()[-1]
     assert int(threads) < 300

@@ -1,8 +1,9 @@
 """Models of all frameworks that have packages, run by the real frameworks in one repository.
 
 `make test-frameworks` installs the frameworks and runs these tests. NEREID_FRAMEWORKS is the data folder with them.
-`make test` has only those that NEREID_FRAMEWORK_NAMES names, and runs the tests that need no others. It has PyTorch from
-Debian, for CPUs: NEREID_FRAMEWORK_PYTHON names the Python of that, which models of frameworks that are not in the folder use."""
+`make test` has only those that NEREID_FRAMEWORK_NAMES names, and runs the tests that need no others. It has PyTorch
+from Debian, for CPUs: NEREID_FRAMEWORK_PYTHON names the Python of that, which models of frameworks that are not in the
+folder use."""
 
 import json
 import os
@@ -84,9 +85,11 @@ def add_sub(server, model, inputs, outputs, batch=2):
     "model, inputs, outputs",
     [
         pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 I020 TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript with named arguments"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"),
+                     id="D061 TorchScript with named arguments"),
         pytest.param("add_sub_ordered", ("LEFT", "RIGHT"), ("SUM", "DIFFERENCE"), id="D061 tensors by their order"),
-        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="I020 an exported program"),
+        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"),
+                     id="I020 an exported program"),
         pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 I020 a Python class"),
         pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a Python class with weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
@@ -197,7 +200,8 @@ def test_D070_style_transfer_as_a_graph_of_oneflow(tmp_path):
 
 @pytest.mark.skipif("tensorflow" not in NAMES, reason="TensorFlow is not among the frameworks")
 def test_the_reading_machine_in_two_frameworks(tmp_path):
-    """text_detection as a SavedModel answers as its ONNX file does, and the pipeline of docs/examples/ocr reads with it."""
+    """text_detection as a SavedModel answers as its ONNX file does, and the pipeline of docs/examples/ocr reads with
+    it."""
     import test_ocr
 
     python, scripts = link_environment(tmp_path, "tensorflow"), ROOT / "build/scripts"
@@ -207,7 +211,8 @@ def test_the_reading_machine_in_two_frameworks(tmp_path):
     reference = onnxruntime.InferenceSession(file.read_bytes())
     subprocess.run([sys.executable, scripts / "style/weights.py", file, tmp_path / "w.npz"], check=True)
     file.unlink()
-    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", model / "1/model.savedmodel"], check=True)
+    subprocess.run([python, scripts / "ocr/tensorflow_detection.py", tmp_path / "w.npz", model / "1/model.savedmodel"],
+                   check=True)
     config = (model / "config.pbtxt").read_text()
     (model / "config.pbtxt").write_text(config.replace('"onnxruntime"', '"tensorflow"'))
     with Server(tmp_path / "models", tmp_path, limit=400) as s:
@@ -428,7 +433,8 @@ def test_outputs_that_the_configuration_describes_wrongly_D061(server, model, er
     pytest.param("broken_oneflow", "fail to parse file", id="D070 a damaged OneFlow graph"),
     pytest.param("unknown_oneflow", "'OUTPUT_2' is not in the graph, which has OUTPUT_0, OUTPUT_1",
                  id="D070 an unknown output of OneFlow"),
-    pytest.param("shape_oneflow", "'INPUT_0' of the configuration is TYPE_FP32 [8], and in the graph it is float32 [16] "
+    pytest.param("shape_oneflow",
+                 "'INPUT_0' of the configuration is TYPE_FP32 [8], and in the graph it is float32 [16] "
                                   "a row", id="D070 another shape than OneFlow's"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
     pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]",

@@ -88,13 +88,15 @@ def test_E019_E020_E021_E022_what_the_driver_says_of_a_gpu(machine, tmp_path):
             def lines():
                 return s.request("GET", "/metrics", address=s.metrics).body.decode().splitlines()
 
-            until(lambda: any(line.startswith("nv_gpu_utilization" + gpu) for line in lines()), 30, "no metrics of GPUs")
+            until(lambda: any(line.startswith("nv_gpu_utilization" + gpu) for line in lines()), 30,
+                  "no metrics of GPUs")
             found = {line.split("{")[0]: float(line.split()[1]) for line in lines() if gpu in line}
     finally:
         card.unlink()
     assert found.items() >= {"nv_gpu_memory_used_bytes": 300 * MIB,  # not what the driver reserves
                              "nv_gpu_memory_total_bytes": 1024 * MIB, "nv_gpu_utilization": 0.37,
-                             "nv_gpu_power_usage": 58.954, "nv_gpu_power_limit": 300, "nv_energy_consumption": 0}.items()
+                             "nv_gpu_power_usage": 58.954, "nv_gpu_power_limit": 300,
+                             "nv_energy_consumption": 0}.items()
 
 
 def states(server):

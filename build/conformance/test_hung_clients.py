@@ -1,4 +1,5 @@
-"""Clients that hold a connection and do nothing lose it. Slow ones, and those that wait for good reasons, are served."""
+"""Clients that hold a connection and do nothing lose it. Slow ones, and those that wait for good reasons, are
+served."""
 
 import json
 import socket
@@ -39,7 +40,8 @@ def head(method, path, *lines):
 
 
 def infer_body(size):
-    return json.dumps({"inputs": [{"name": "INPUT0", "shape": [size], "datatype": "UINT8", "data": [1] * size}]}).encode()
+    return json.dumps({"inputs": [{"name": "INPUT0", "shape": [size], "datatype": "UINT8",
+                                   "data": [1] * size}]}).encode()
 
 
 def closed(sock):
@@ -66,7 +68,8 @@ def hung(s):
         "metrics: no body": connect(s.metrics, head("POST", "/metrics", "Content-Length: 100")),
         "metrics: half a header": connect(s.metrics, b"GET /met"),
         "GUI: no body": connect(s.ui, head("POST", "/api/config/check", "X-Nereid: 1", "Content-Length: 100")),
-        "GUI: half a body": connect(s.ui, head("POST", "/api/config/check", "X-Nereid: 1", "Content-Length: 100"), b"{"),
+        "GUI: half a body": connect(s.ui, head("POST", "/api/config/check", "X-Nereid: 1", "Content-Length: 100"),
+                                    b"{"),
     }
     calls = {
         "gRPC: settings": lambda c: None,

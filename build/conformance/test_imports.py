@@ -1,4 +1,5 @@
-"""Imports through the GUI's interface: they run no code before the user agrees, and a crash leaves nothing half made."""
+"""Imports through the GUI's interface: they run no code before the user agrees, and a crash leaves nothing half
+made."""
 
 import contextlib
 import http.client
@@ -117,7 +118,8 @@ def code_cases(onnx, config, library, outside):
     ops = 'model_operations { op_library_filename: "%s" }\n'
     python = 'backend: "python"\nmax_batch_size: 0\n'
     return {
-        "library": ({"config.pbtxt": config + ops % "ops.dat", "1/model.onnx": onnx, "1/ops.dat": library}, "1/ops.dat"),
+        "library": ({"config.pbtxt": config + ops % "ops.dat", "1/model.onnx": onnx, "1/ops.dat": library},
+                    "1/ops.dat"),
         "library in the model's folder": ({"config.pbtxt": config + ops % "lib.so.1", "1/model.onnx": onnx,
                                            "lib.so.1": library}, "lib.so.1"),
         "library that is not named": ({"config.pbtxt": config, "1/model.onnx": onnx, "1/weights.bin": library},
@@ -477,7 +479,8 @@ def test_H12_a_full_disk_is_said(plain, tmp_path, small_disks):
                 assert "full" in answer.error and "free some space" in answer.error
             for n in range(20):  # what is small may still fit
                 for method, path, value in (("PUT", "/api/models/m/pin", {"pinned": n % 2 == 0}),
-                                            ("POST", "/api/access/tokens", {"name": f"t{full.name}{n}", "scopes": ["infer"]})):
+                                            ("POST", "/api/access/tokens",
+                                             {"name": f"t{full.name}{n}", "scopes": ["infer"]})):
                     answer = gui.call(method, path, value)
                     assert answer.status in (200, 201, 507), (full.name, method, path, answer)
             assert (repo / "m/config.pbtxt").read_text() == config
@@ -558,7 +561,8 @@ def other_disk(tmp_path):
 
 
 def test_B23_imports_from_another_disk_lose_and_leave_nothing(plain, tmp_path, other_disk):
-    """With the data folder on another disk than the repository, files of an import and of a replaced model are copied."""
+    """With the data folder on another disk than the repository, files of an import and of a replaced model are
+    copied."""
     (onnx, config), repo, data = plain, other_disk / "models", tmp_path / "data"
     config = config.replace('name: "plain"', "") + "# version %d\n"
     repo.mkdir()

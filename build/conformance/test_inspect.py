@@ -77,7 +77,8 @@ def test_a_file_that_is_newer_than_onnx_runtime_names_the_limits(tmp_path):
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
         (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
         for runs in 0, 1:
-            done = subprocess.run([BINARY, "inspect", f"--runs={runs}", tmp_path / "new.onnx"], text=True, capture_output=True)
+            done = subprocess.run([BINARY, "inspect", f"--runs={runs}", tmp_path / "new.onnx"], text=True,
+                                  capture_output=True)
             assert done.returncode == 1 and says in done.stderr and "onnxruntime_src" not in done.stderr, done.stderr
 
 
@@ -96,7 +97,8 @@ def test_changes_are_measured_and_one_is_applied(tmp_path):
     shutil.copytree(ROOT / "models-sample/digits", tmp_path / "models/digits")
     with Server(tmp_path / "models", tmp_path, wait="ready") as s:
         def page(method, path, body=None):
-            answer = s.request(method, f"/api/models/digits/tunings{path}", json.dumps(body) if body else None, {"X-Nereid": "1"},
+            answer = s.request(method, f"/api/models/digits/tunings{path}", json.dumps(body) if body else None,
+                               {"X-Nereid": "1"},
                                s.ui_address)
             assert answer.status in (200, 202), answer
             return answer.json
@@ -131,6 +133,7 @@ def test_the_command_measures_changes(tmp_path):
     assert all("--apply" in x["apply"] and f"--model-repository={tmp_path}/models" in x["apply"] for x in measured)
     assert [x["change"] for x in precision] == ["fp16", "int8"]
     assert all("the converters are not installed" in x["failed"] for x in precision), "a measurement installs nothing"
-    file = subprocess.run([BINARY, "inspect", "--measure", "--runs=0", str(tmp_path / "models/add_sub/1/model.onnx")], text=True,
+    file = subprocess.run([BINARY, "inspect", "--measure", "--runs=0", str(tmp_path / "models/add_sub/1/model.onnx")],
+                          text=True,
                           capture_output=True)
     assert file.returncode == 1 and "is no model folder" in file.stderr

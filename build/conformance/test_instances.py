@@ -96,7 +96,8 @@ def test_a_reload_of_the_version_policy_keeps_versions(tmp_path):
             assert [v for v in (1, 2, 3) if s.get(f"/v2/models/m/versions/{v}/ready").status == 200] == list(versions)
             policy = s.get("/v2/models/m/config").json["version_policy"]
             assert policy == {"specific": {"versions": list(versions)}}
-            until(lambda: sorted(notes.read_text()) == sorted(notes_then), 60, "not as many loads and unloads as needed",
+            until(lambda: sorted(notes.read_text()) == sorted(notes_then), 60,
+                  "not as many loads and unloads as needed",
                   notes.read_text)
 
 

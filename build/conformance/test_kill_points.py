@@ -87,8 +87,8 @@ def killed(tmp_path):
     server = Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=m")
 
     def run(action, check):
-        """action(gui, n) makes change n and returns when it is acknowledged. check(gui, n, acknowledged) is called after
-        the next start."""
+        """action(gui, n) makes change n and returns when it is acknowledged. check(gui, n, acknowledged) is called
+        after the next start."""
         server.start()
         points = []
         for number in numbers():

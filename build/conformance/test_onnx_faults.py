@@ -19,7 +19,8 @@ def write(repo, name, nodes, inputs, outputs, weights={}, config="", opset=21):
     """Writes a model. inputs and outputs are (name, type, shape)."""
     values = [[helper.make_tensor_value_info(*v) for v in side] for side in (inputs, outputs)]
     graph = helper.make_graph(nodes, "g", *values, [numpy_helper.from_array(w, k) for k, w in weights.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=13 if opset > 24 else 10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+                              ir_version=13 if opset > 24 else 10)
     (repo / name / "1").mkdir(parents=True)
     (repo / name / "1/model.onnx").write_bytes(model.SerializeToString())
     (repo / name / "config.pbtxt").write_text('backend: "onnxruntime"\n' + config)
@@ -144,7 +145,8 @@ WARMUP = """model_warmup { name: "w" batch_size: 0
 
 
 def test_D22_D14_a_loop_that_may_not_end_runs_in_a_process(tmp_path):
-    """One without a trip count, or with a huge one. Its execution ends when its client leaves, at unload and at exit."""
+    """One without a trip count, or with a huge one. Its execution ends when its client leaves, at unload and at
+    exit."""
     repo = tmp_path / "models"
     step_up(repo, "while")
     step_up(repo, "huge", "forever")

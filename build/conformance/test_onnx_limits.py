@@ -25,7 +25,8 @@ def boxes(repo, name):
     nodes = [node("Range", ["zero", "n", "one"], ["i"]), node("Add", ["i", "half"], ["j"]),
              node("Unsqueeze", ["i", "last"], ["ic"]), node("Unsqueeze", ["j", "last"], ["jc"]),
              node("Concat", ["ic", "ic", "jc", "jc"], ["flat"], axis=1), node("Unsqueeze", ["flat", "first"], ["box"]),
-             node("Unsqueeze", ["i", "both"], ["score"]), node("NonMaxSuppression", ["box", "score", "most"], ["found"]),
+             node("Unsqueeze", ["i", "both"], ["score"]),
+             node("NonMaxSuppression", ["box", "score", "most"], ["found"]),
              node("Shape", ["found"], ["shape"]), node("Gather", ["shape", "first"], ["y"])]
     array = lambda *v, t=np.int64: np.array(v, t)
     weights = {"zero": np.float32(0).reshape(()), "one": np.float32(1).reshape(()), "half": array(0.5, t=np.float32),

@@ -18,7 +18,8 @@ def branch(*shape):
     """A graph that gives x this shape."""
     target = numpy_helper.from_array(np.array(shape, np.int64), "shape")
     return helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["z"])], "branch", [],
-                             [helper.make_tensor_value_info("z", FLOAT, [None if d < 0 else d for d in shape])], [target])
+                             [helper.make_tensor_value_info("z", FLOAT, [None if d < 0 else d for d in shape])],
+                             [target])
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""The Python package with PyTorch and TensorFlow: tensors of PyTorch as inputs, and PyTriton's documented examples whose
-functions need a framework, asked by PyTriton's clients.
+"""The Python package with PyTorch and TensorFlow: tensors of PyTorch as inputs, and PyTriton's documented examples
+whose functions need a framework, asked by PyTriton's clients.
 
     example of PyTriton                        what is here
     linear_random_pytorch                      test_a_layer_of_pytorch

@@ -193,7 +193,8 @@ def test_H014_zero_seconds_serve_what_was_there_at_the_start(tmp_path):
 
 def test_A052_a_removed_model_has_no_available_versions(polled):
     shutil.rmtree(polled.model)
-    waits_for(polled, lambda: not any(name == "plus_version" for name, _ in polled.index()), "the model is in the index")
+    waits_for(polled, lambda: not any(name == "plus_version" for name, _ in polled.index()),
+              "the model is in the index")
     for path, text in {"": "has no available versions", "/versions/1": "version 1 is not at ready state"}.items():
         refused = polled.get("/v2/models/plus_version" + path)
         assert refused.json["error"] == f"Request for unknown model: 'plus_version' {text}"

@@ -90,7 +90,8 @@ def test_F5_G019_the_log_says_which_models_the_exit_waits_for(tmp_path):
     with Server(tmp_path / "models", tmp_path, command=here(tmp_path)) as s, concurrent.futures.ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(infer, *((th, s.http) if n else (tg, s.grpc)), "gate", n) for n in range(2)]
         waiting = 'nv_inference_pending_request_count{model="gate",version="1"}'
-        until(lambda: samples(scrape(s))[waiting] == 1 and list(tmp_path.glob("inside.*")), 60, "not both are in", s.log)
+        until(lambda: samples(scrape(s))[waiting] == 1 and list(tmp_path.glob("inside.*")), 60, "not both are in",
+              s.log)
         s.process.send_signal(signal.SIGTERM)
         try:
             until(lambda: "Model 'gate' (version 1) has 2 in-flight inferences" in s.log(), 20, "no line", s.log)
@@ -110,7 +111,8 @@ def add(module, at, sequence, value, **flags):
 
 @pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 8 }"], ids=["direct", "oldest"])
 def test_F5_G019_sequences_that_have_begun_can_end_at_shutdown(tmp_path, strategy):
-    """Two sequences are live at the signal. Both can go on, and no other can begin. The server exits when both ended."""
+    """Two sequences are live at the signal. Both can go on, and no other can begin. The server exits when both
+    ended."""
     models.write_running_sum(tmp_path / "models", "sum", strategy)
     with Server(tmp_path / "models", tmp_path) as s:
         assert add(th, s.http, 1, 10, sequence_start=True) == 10
@@ -525,7 +527,8 @@ def test_F2_a_full_disk_does_not_disturb_requests(tmp_path):
     python_model(repo, "echo", ECHO)
     with small_disk(tmp_path / "data", 48 * MIB) as data:
         options = ["--log-verbose=1", f"--log-file={data / 'server.log'}",
-                   f"--trace-config=triton,file={data / 'trace'}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                   f"--trace-config=triton,file={data / 'trace'}", "--trace-config=rate=1",
+                   "--trace-config=level=TIMESTAMPS",
                    "--model-control-mode=explicit", "--load-model=*"]
         s = Server(repo, tmp_path, *options)
         s.log_path = data / "server.log"

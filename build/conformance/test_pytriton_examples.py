@@ -17,8 +17,8 @@
     perf_analyzer                               test_perf_analyzer.py, on another model
 
 test_package_frameworks.py has those that need PyTorch or TensorFlow. Those with CuPy, DALI, NeMo, FasterTransformer,
-TensorRT-LLM and vLLM need GPUs, and huggingface_bert_jax and huggingface_opt_multinode_jax need JAX: they are not tried.
-distributed_tracing.md needs traces of functions, which are missing.
+TensorRT-LLM and vLLM need GPUs, and huggingface_bert_jax and huggingface_opt_multinode_jax need JAX: they are not
+tried. distributed_tracing.md needs traces of functions, which are missing.
 """
 
 import json

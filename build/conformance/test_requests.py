@@ -282,7 +282,8 @@ def test_requests_are_not_recorded_if_the_option_says_so(tmp_path):
     with Server(tmp_path / "models", tmp_path / "work", "--record-requests=false") as server:
         with httpclient.InferenceServerClient(server.http) as http:
             http.infer("add_sub", inputs(httpclient))
-        assert shown(server) == {"requests": [], "next": 0, "more": False, "missed": 0, "leftOut": 0, "off": True, "keeps": False,
+        assert shown(server) == {"requests": [], "next": 0, "more": False, "missed": 0, "leftOut": 0, "off": True,
+                                 "keeps": False,
                                  "oldestMs": 0, "dropped": 0}
 
 
@@ -294,7 +295,8 @@ def ordinary(server, count):
 
     while counted() < count:
         done = subprocess.run(
-            [LOADGEN, "-json", "-u", server.http, "-m", "add_sub", "-in", "INPUT0:FP32:1,16;INPUT1:FP32:1,16", "-c", "16",
+            [LOADGEN, "-json", "-u", server.http, "-m", "add_sub", "-in", "INPUT0:FP32:1,16;INPUT1:FP32:1,16", "-c",
+             "16",
              "-w", "0s", "-d", "500ms"], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["errors"] == 0, done.stdout
 

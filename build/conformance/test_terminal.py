@@ -309,7 +309,8 @@ def test_the_commands_work_with_a_real_triton(tmp_path):
         assert run(s, "__complete", "infer", "d") == "double\n"
         assert "nv_inference_request_success" in run(s, "metrics", "--metrics-url", s.metrics)
         run(s, "unload", "double")
-        until(lambda: json.loads(run(s, "list", "--json"))[0]["state"] == "UNAVAILABLE", 60, "it is not unloaded", s.log)
+        until(lambda: json.loads(run(s, "list", "--json"))[0]["state"] == "UNAVAILABLE", 60, "it is not unloaded",
+              s.log)
         assert "double is loaded" in run(s, "load", "double")
         assert "failed to load 'nosuch'" in run(s, "load", "nosuch", code=1)
         assert "only Nereid has one" in run(s, "logs", "--ui-url", s.http, code=1)

@@ -202,4 +202,5 @@ def test_D043_E042_a_python_model_sees_the_context_of_its_trace(tmp_path, mode):
                 version, trace, span, flags = json.loads(said)["traceparent"].split("-")
                 assert (version, flags) == ("00", "01") and (trace in client) == bool(headers) and span not in client
                 needed = bytes.fromhex(trace), bytes.fromhex(span), b"triton.model_name"
-                REFERENCE or until(lambda: any(all(n in body for n in needed) for _, body in c.bodies), 60, "the span is not sent")
+                REFERENCE or until(lambda: any(all(n in body for n in needed) for _, body in c.bodies), 60,
+                                   "the span is not sent")

@@ -73,7 +73,8 @@ def test_A081_a_load_that_fails_after_the_agent_ends_with_LOAD_FAIL(tmp_path, ag
     write(tmp_path / "models", "garbage", key=7)
     with start(tmp_path, agents) as server:
         assert server.post("/v2/repository/models/garbage/load", {}).status == 400
-    assert said(server) == ["begins", "model begins", "LOAD", "reads max_batch_size 8", "LOAD_FAIL", "model ends", "ends"]
+    assert said(server) == ["begins", "model begins", "LOAD", "reads max_batch_size 8", "LOAD_FAIL", "model ends",
+                            "ends"]
 
 
 def test_A081_an_agent_that_crashes_fails_only_its_loads(tmp_path, agents):

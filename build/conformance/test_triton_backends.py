@@ -70,7 +70,8 @@ def throwing_library(backends, name="throws"):
 
 
 def missing_names():
-    """The functions that docs/triton-backends.md lists as not supported. TestD076TheTableOfFunctionsIsRight checks it."""
+    """The functions that docs/triton-backends.md lists as not supported. TestD076TheTableOfFunctionsIsRight checks
+    it."""
     page = (ROOT / "docs/triton-backends.md").read_text()
     return re.findall(r"^\| `(\w+)` \| not supported \|$", page, re.M)
 
@@ -101,8 +102,8 @@ Error *TRITONBACKEND_ModelInitialize(Model *model) {
 
 
 def depend(backends, name, without=False):
-    """Makes a backend NAME_test that needs libmiddle_NAME.so, which needs libend_NAME.so. Returns the path of the one in
-    the middle. without: that at the end is missing."""
+    """Makes a backend NAME_test that needs libmiddle_NAME.so, which needs libend_NAME.so. Returns the path of the one
+    in the middle. without: that at the end is missing."""
     folder = backends / f"{name}_test"
     folder.mkdir()
     end, middle = folder / f"libend_{name}.so", folder / f"libmiddle_{name}.so"

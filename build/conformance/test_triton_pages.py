@@ -1,4 +1,5 @@
-"""The commands and the configuration of docs/triton-backends.md about strategies, caches and agents, as they stand there."""
+"""The commands and the configuration of docs/triton-backends.md about strategies, caches and agents, as they stand
+there."""
 
 import re
 import subprocess

@@ -51,8 +51,8 @@ def server(tmp_path_factory):
 
 
 def batches(server, name, count, last, tensor="IN", width=4):
-    """Sends requests of one row at once. The last ones wait until the strategy refuses a full batch behind them. Returns
-    the size of the batch of each request."""
+    """Sends requests of one row at once. The last ones wait until the strategy refuses a full batch behind them.
+    Returns the size of the batch of each request."""
 
     def ask(rows):
         return server.post(f"/v2/models/{name}/infer", {"inputs": [

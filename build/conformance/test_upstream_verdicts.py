@@ -51,7 +51,8 @@ def test_DV101_the_first_wrong_input_is_named(tmp_path):
     io = models.tensors("input", [("INPUT0", "STRING", [-1]), ("INPUT1", "STRING", [-1])])
     models.write(tmp_path / "models/m/config.pbtxt", 'backend: "python"\n' + io +
                  models.tensors("output", [("OUTPUT0", "STRING", [-1])]))
-    models.write(tmp_path / "models/m/1/model.py", models.PYTHON_HEAD + "    def execute(self, requests):\n        pass\n")
+    models.write(tmp_path / "models/m/1/model.py",
+                 models.PYTHON_HEAD + "    def execute(self, requests):\n        pass\n")
     values = np.array([b"a", b"b"], object)
     with Server(tmp_path / "models", tmp_path) as s, grpcclient.InferenceServerClient(s.grpc) as c:
         for names in (["INPUT0", "INPUT1"], ["INPUT1", "INPUT0"]):

@@ -1,4 +1,5 @@
-"""Which model configurations load, and what /config then says. The verdicts are Triton's; `deviates` marks the others."""
+"""Which model configurations load, and what /config then says. The verdicts are Triton's; `deviates` marks the
+others."""
 
 import pytest
 

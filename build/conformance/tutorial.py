@@ -22,8 +22,8 @@ def agrees(printed, wanted):
 
 
 def run(name, work):
-    """Runs the `sh` blocks of a page in their order. A block that begins with `nereid serve` starts a server, and ends the
-    one before. A `text` block is what the block before it prints. Returns each command and what it printed."""
+    """Runs the `sh` blocks of a page in their order. A block that begins with `nereid serve` starts a server, and ends
+    the one before. A `text` block is what the block before it prints. Returns each command and what it printed."""
     for folder in ("docs", "models-sample"):
         (work / folder).symlink_to(ROOT / folder)
     path = os.pathsep.join([str(pathlib.Path(BINARY).parent), PYTHON_FIRST])

@@ -12,7 +12,8 @@ class Workers:
         self.faults, self.counts, self.threads = [], {}, []
 
     def every(self, seconds, name, step, may_fail=False):
-        """Calls step(n) with n = 0, 1, …, the number of calls that succeeded, and waits that many seconds after each."""
+        """Calls step(n) with n = 0, 1, …, the number of calls that succeeded, and waits that many seconds after
+        each."""
         self.counts[name] = 0
 
         def run():

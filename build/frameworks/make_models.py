@@ -1,4 +1,5 @@
-"""Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|oneflow|onnx FOLDER`.
+"""Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|oneflow|onnx
+FOLDER`.
 
 The interpreter must have the framework installed. Each model's name says what it computes, so tests can check
 answers."""
@@ -194,7 +195,8 @@ def oneflow(root):
     import oneflow as flow
 
     class AddSub(flow.nn.Module):
-        """OneFlow 0.9 may crash if a graph ends within microseconds (docs/backends.md), so this one multiplies for a while."""
+        """OneFlow 0.9 may crash if a graph ends within microseconds (docs/backends.md), so this one multiplies for a
+        while."""
 
         def __init__(self):
             super().__init__()

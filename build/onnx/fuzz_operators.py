@@ -3,8 +3,8 @@
     make fuzz-onnx                     60 variants of each of ONNX's node tests
     make fuzz-onnx ONLY=lstm COUNT=500
 
-The models are those of the node tests, with variable dimensions of the same rank. Their inputs get extreme values, other
-types and other sizes. Each model runs in a process, whose memory and time are limited. The exit status is 1 if an
+The models are those of the node tests, with variable dimensions of the same rank. Their inputs get extreme values,
+other types and other sizes. Each model runs in a process, whose memory and time are limited. The exit status is 1 if an
 operator ends the process, or needs too much memory or time because of a value, and is not known to
 engine/backend/onnxruntime/onnxfile/hazards.go.
 """

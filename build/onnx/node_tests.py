@@ -3,8 +3,8 @@
     make test-onnx              all tests
     make test-onnx ONLY=div     those whose name contains this
 
-A test passes if the server gives ONNX Runtime's answer, or ONNX Runtime cannot run it either, or its tensors have a type
-that Triton's protocol lacks and the load error says so. The exit status is 1 if any other is left.
+A test passes if the server gives ONNX Runtime's answer, or ONNX Runtime cannot run it either, or its tensors have a
+type that Triton's protocol lacks and the load error says so. The exit status is 1 if any other is left.
 """
 
 import collections

@@ -66,7 +66,8 @@ def pytorch():
 
 
 def mlflow(net):
-    """Folders as mlflow.pytorch.save_model writes them: with the class in the folder of code, in the file, and nowhere."""
+    """Folders as mlflow.pytorch.save_model writes them: with the class in the folder of code, in the file, and
+    nowhere."""
     import cloudpickle
     import torch
 

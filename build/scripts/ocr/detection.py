@@ -2,10 +2,10 @@
 
     detection.py OUT [STEPS]
 
-Writes OUT/1/model.onnx. Input `input_images:0`: pictures [n,h,w,3], h and w multiples of 32; a constant that is added to the
-picture does not matter. Outputs: the score `feature_fusion/Conv_7/Sigmoid:0` [n,h/4,w/4,1], and the geometry
-`feature_fusion/concat_3:0` [n,h/4,w/4,5]: the distances to the top, right, bottom and left edge of the box in pixels, and its
-angle in radians (EAST: An Efficient and Accurate Scene Text Detector, Zhou et al., 2017).
+Writes OUT/1/model.onnx. Input `input_images:0`: pictures [n,h,w,3], h and w multiples of 32; a constant that is added
+to the picture does not matter. Outputs: the score `feature_fusion/Conv_7/Sigmoid:0` [n,h/4,w/4,1], and the geometry
+`feature_fusion/concat_3:0` [n,h/4,w/4,5]: the distances to the top, right, bottom and left edge of the box in pixels,
+and its angle in radians (EAST: An Efficient and Accurate Scene Text Detector, Zhou et al., 2017).
 """
 
 import pathlib
@@ -26,7 +26,8 @@ SHRINK = 0.2  # share of a box's height, at each edge, in which it does not matt
 
 
 def unit(source, to, stride=1, dilation=1):
-    return nn.Sequential(nn.Conv2d(source, to, 3, stride, dilation, dilation, bias=False), nn.BatchNorm2d(to), nn.ReLU())
+    return nn.Sequential(nn.Conv2d(source, to, 3, stride, dilation, dilation, bias=False), nn.BatchNorm2d(to),
+                         nn.ReLU())
 
 
 class Detection(nn.Module):

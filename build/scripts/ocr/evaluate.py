@@ -3,8 +3,8 @@
     evaluate.py [--url HOST:PORT] [--model ocr] [--pages 200]    measure; exit status 1 below the bar
     evaluate.py --write FOLDER [--pages 16]                      write such pages, with their words in pages.json
 
-Detection: F1 of the boxes; a box is right if its intersection over union with that of a word is at least 0.5. Words: the
-share of all words whose box was found and whose text is right.
+Detection: F1 of the boxes; a box is right if its intersection over union with that of a word is at least 0.5. Words:
+the share of all words whose box was found and whose text is right.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Rendered text: pages of words with their boxes, and crops of single words. Everything follows from a seed.
 
-The fonts are those of build/scripts/models: fonts-train.txt for training, fonts-test.txt for measuring. The two lists share
-no file, no family and no lineage.
+The fonts are those of build/scripts/models: fonts-train.txt for training, fonts-test.txt for measuring. The two lists
+share no file, no family and no lineage.
 """
 
 import functools
@@ -55,8 +55,8 @@ def load(font: fonts.Font, size: int) -> ImageFont.FreeTypeFont:
 
 
 def word(rng, letters=True) -> str:
-    """A word as it is drawn: a common one, made-up syllables, letters in any order, or a number. text_recognition answers in
-    lower case. Without letters there are more syllables in place of letters in any order.
+    """A word as it is drawn: a common one, made-up syllables, letters in any order, or a number. text_recognition
+    answers in lower case. Without letters there are more syllables in place of letters in any order.
 
     A capital I at the beginning of a word is avoided, because many fonts draw it as a small l.
     """
@@ -94,7 +94,8 @@ def ink(font: fonts.Font, size: int, text: str) -> Image.Image:
 
 
 def quad(centre, width, height, angle) -> np.ndarray:
-    """The corners of a box from the top left one clockwise: float [4,2]. A positive angle turns it counter-clockwise."""
+    """The corners of a box from the top left one clockwise: float [4,2]. A positive angle turns it
+    counter-clockwise."""
     along = np.array([np.cos(angle), -np.sin(angle)]) * width / 2
     down = np.array([np.sin(angle), np.cos(angle)]) * height / 2
     return np.array([-along - down, along - down, along + down, -along + down]) + centre
@@ -126,8 +127,8 @@ def weather(picture: np.ndarray, rng) -> np.ndarray:
 
 
 def places(rng, size, sizes, width, height):
-    """Centres of words of these (width, height) on a page that is not turned: in lines, or scattered. Words that find no
-    place are None."""
+    """Centres of words of these (width, height) on a page that is not turned: in lines, or scattered. Words that find
+    no place are None."""
     put = [None] * len(sizes)
     gap = size * rng.uniform(0.35, 0.6)
     if rng.random() < 0.5:
@@ -193,7 +194,8 @@ def crop(picture: Image.Image, corners) -> Image.Image:
     """The box with these corners, scaled to CROP without smoothing. picture has mode L."""
     (x0, y0), (x1, y1), _, (x3, y3) = corners
     w, h = CROP
-    return picture.transform(CROP, Image.Transform.AFFINE, ((x1 - x0) / w, (x3 - x0) / h, x0, (y1 - y0) / w, (y3 - y0) / h, y0),
+    return picture.transform(CROP, Image.Transform.AFFINE,
+                             ((x1 - x0) / w, (x3 - x0) / h, x0, (y1 - y0) / w, (y3 - y0) / h, y0),
                              Image.Resampling.BILINEAR)
 
 

@@ -2,8 +2,8 @@
 
     recognition.py OUT [STEPS]
 
-Writes OUT/1/model.onnx and OUT/2/model.onnx. Input `input.1`: words of 32x100 grey values, -1 to 1. Output `308`: for each of
-26 columns the scores of "nothing" and the characters of ALPHABET (connectionist temporal classification).
+Writes OUT/1/model.onnx and OUT/2/model.onnx. Input `input.1`: words of 32x100 grey values, -1 to 1. Output `308`: for
+each of 26 columns the scores of "nothing" and the characters of ALPHABET (connectionist temporal classification).
 """
 
 import pathlib
@@ -59,7 +59,8 @@ def tensor(crops):
 
 
 class Crops(torch.utils.data.IterableDataset):
-    """Batches of crops and texts, made in a process of its own. Words that need more columns than there are do not occur."""
+    """Batches of crops and texts, made in a process of its own. Words that need more columns than there are do not
+    occur."""
 
     def __init__(self, listed):
         self.listed = listed

@@ -1,7 +1,7 @@
 """Writes text_detection as a SavedModel of TensorFlow: tensorflow_detection.py WEIGHTS.npz FOLDER
 
-WEIGHTS has the constants of the ONNX file by name (build/scripts/style/weights.py). The tensors are those of detection.py, and
-have the guide's names in the graph and in its signature.
+WEIGHTS has the constants of the ONNX file by name (build/scripts/style/weights.py). The tensors are those of
+detection.py, and have the guide's names in the graph and in its signature.
 """
 
 import sys
@@ -14,9 +14,10 @@ SCORE, GEOMETRY = "feature_fusion/Conv_7/Sigmoid:0", "feature_fusion/concat_3:0"
 
 
 def network(weights):
-    """The function of Detection.forward in detection.py. The ONNX exporter has folded each normalisation into the convolution
-    before it, whose constants it numbers in their order."""
-    folded = sorted((name for name in weights if name.startswith("onnx::Conv_")), key=lambda n: int(n.rsplit("_", 1)[1]))
+    """The function of Detection.forward in detection.py. The ONNX exporter has folded each normalisation into the
+    convolution before it, whose constants it numbers in their order."""
+    folded = sorted((name for name in weights if name.startswith("onnx::Conv_")),
+                    key=lambda n: int(n.rsplit("_", 1)[1]))
     folded = iter(folded)
 
     def convolution(x, kernel, bias, stride=1, dilation=1):
