@@ -19,7 +19,7 @@ type signature struct {
 	model    string
 }
 
-// fit is what the execution of a step depends on in the configuration of its model.
+// fit is the part of a model's configuration on which the execution of its step depends.
 type fit struct {
 	decoupled, batched bool
 	dims               [][]int64 // of the inputs, in the order of step.in
@@ -30,10 +30,10 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 	known := make([]signature, len(g.tensors))
 	for _, in := range cfg.GetInput() {
 		n := g.inputs[in.GetName()]
-		known[n] = signature{true, in.GetDataType(), inside(in), g.batching, g.name}
+		known[n] = signature{true, in.GetDataType(), graphDims(in), g.batching, g.name}
 	}
 	for i, out := range cfg.GetOutput() {
-		known[g.outputs[i]] = signature{true, out.GetDataType(), inside(out), g.batching, g.name}
+		known[g.outputs[i]] = signature{true, out.GetDataType(), graphDims(out), g.batching, g.name}
 	}
 	for i := range g.steps {
 		s := &g.steps[i]
@@ -59,7 +59,7 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 	return fits, g.checkDecoupled(fits)
 }
 
-// missing returns the reason, with Triton's text, why a step has no model. err is that of its lookup.
+// missing returns the error, with Triton's text, of a step whose model is not there. err is that of the lookup.
 func (g *Graph) missing(s *step, models Lookup, err error) error {
 	if _, other := models(s.model, infer.LatestVersion); other == nil {
 		return status.Errorf(status.InvalidArg,
@@ -69,8 +69,9 @@ func (g *Graph) missing(s *step, models Lookup, err error) error {
 		"ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
 }
 
-// inside returns the dims that an input or output of the ensemble has in its graph.
-func inside(t interface {
+// graphDims returns the dims that an input or output of the ensemble has in its graph: those of its reshape, if it has
+// one.
+func graphDims(t interface {
 	GetDims() []int64
 	GetReshape() *inferencepb.ModelTensorReshape
 }) []int64 {

@@ -17,7 +17,8 @@ type flow struct {
 	x       *run
 	tensors []value
 	started []bool
-	// turn is closed when the previous flow has responded, done when this one has. Both are nil for the first flow.
+	// turn is closed when the previous flow has responded, and done is closed when this one has. Both are nil for the
+	// first flow.
 	turn, done chan struct{}
 }
 
@@ -113,7 +114,7 @@ func (f *flow) take(res result) {
 	f.set(&f.x.g.steps[res.step], res.values)
 }
 
-// set records the outputs of a step. One that its model did not send is left out for the steps that follow, too.
+// set records the outputs of a step. The steps that follow do not wait for an output that the model did not send.
 func (f *flow) set(s *step, values []value) {
 	for i, l := range s.out {
 		f.tensors[l.tensor] = values[i]
@@ -241,7 +242,7 @@ func (f *flow) respond() {
 		v.Retain()
 		shape := v.Shape
 		if !x.g.batching {
-			shape = batchDim(shape, inside(x.g.cfg.GetOutput()[i]), false)
+			shape = batchDim(shape, graphDims(x.g.cfg.GetOutput()[i]), false)
 		}
 		resp.AddOutput(name, v.DataType, shape, v.Data, v.Buf)
 	}

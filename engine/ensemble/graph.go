@@ -19,13 +19,13 @@ type Host interface {
 	Infer(ctx context.Context, r *infer.Request) error
 }
 
-// Lookup returns the configuration of a version in service of the model with this key (repo.Key). Version
+// Lookup returns the configuration of a served version of the model with this key (repo.Key). Version
 // infer.LatestVersion is the latest.
 type Lookup func(model string, version int64) (*inferencepb.ModelConfig, error)
 
 // Options configure a Graph.
 type Options struct {
-	// Config is the ensemble's configuration, normalised and validated on its own.
+	// Config is the ensemble's configuration, normalised, and validated without the models of its steps.
 	Config *inferencepb.ModelConfig
 	Host   Host
 	Models Lookup
@@ -49,10 +49,10 @@ type Graph struct {
 	fits atomic.Pointer[[]fit] // by step
 
 	mu      sync.Mutex
-	running int // guarded by mu, as are the next two: requests that are not finished
+	running int // guarded by mu, as is all below: how many requests are not finished
 	closed  bool
 	idle    chan struct{} // closed when closed is true and running is 0
-	// sequences are the requests of sequences that are not finished, in the order in which they came. Guarded by mu.
+	// sequences are the requests of sequences that are not finished, in the order in which they came.
 	sequences map[infer.CorrelationID][]*place
 }
 

@@ -16,7 +16,7 @@ type run struct {
 	r     *infer.Request
 	need  []bool // by step: whether it runs; nil: all run
 	fits  []fit  // by step
-	place *place // nil: the request is of no sequence
+	place *place // nil: the request belongs to no sequence
 
 	mu        sync.Mutex
 	active    map[*infer.Request]struct{} // guarded by mu, as is all below: running requests of steps
@@ -165,8 +165,8 @@ func (x *run) respond(resp *infer.Response) {
 	b.End()
 }
 
-// call sends one request of a step and passes its responses to take, in order. It returns the first error, also of
-// take.
+// call sends one request of a step and passes its responses to take, in order. It returns the first error, which may
+// be one of take.
 func (x *run) call(i int, values []value, take func(resp *infer.Response) error) error {
 	s := &x.g.steps[i]
 	if !x.awaitTurn(i) || s.limit != nil && !x.acquire(s) {
@@ -303,8 +303,9 @@ func (x *run) request(s *step, f *fit, values []value) *infer.Request {
 	return r
 }
 
-// batchDim returns the shape of a tensor for a model whose tensor has dims, and before them a batch dimension if it is
-// batched. A tensor without the batch dimension is a batch of 1, and a batch of 1 is a tensor without.
+// batchDim returns the shape with which a tensor is passed to a model. dims are those of the model's configuration. If
+// the model is batched and the shape has no batch dimension, it gets one of 1. If the model is not batched, a batch
+// dimension of 1 is removed.
 func batchDim(shape, dims []int64, batched bool) []int64 {
 	switch {
 	case batched && len(shape) == len(dims):

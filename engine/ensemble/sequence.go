@@ -8,10 +8,11 @@ import (
 )
 
 // place is the place of a request in its sequence. The requests of a sequence call the model of each step in the order
-// in which the ensemble got them, whatever the steps before take.
+// in which the ensemble got them, however long earlier steps take.
 type place struct {
 	id infer.CorrelationID
-	// called, by step: closed and nil when the request has called the model, or has finished. Guarded by Graph.mu.
+	// called has a channel for each step. It is closed, and nil, once the request has called the model of the step, or
+	// has finished. Guarded by Graph.mu.
 	called []chan struct{}
 }
 

@@ -212,7 +212,7 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate *Gate) (*infer
 			if b != nil {
 				return b, nil
 			}
-		case passed && gate != nil: // the work is gone, and the caller must not wait with what the gate acquired
+		case passed && gate != nil: // other instances took the work: the caller must not keep what the gate acquired
 			return nil, nil
 		case d.closed && d.queue.n == 0:
 			d.alarm.stop()
@@ -293,8 +293,8 @@ func mayFollow(before, r *infer.Request) bool {
 	return r.Origin == nil || r.Origin == before.Origin
 }
 
-// pass passes the gate. Meanwhile another instance may pass its gate sooner, so pass wakes an idle one. If the gate
-// returns an error, it wakes another idle one for the work. d.mu is held before and after, but not meanwhile.
+// pass passes the gate. An idle instance may pass its own gate sooner, so pass wakes one before. If the gate returns an
+// error, pass wakes another one for the work. d.mu is held before and after, but not while the gate blocks.
 func (d *Dynamic) pass(ctx context.Context, inst InstanceID, gate *Gate) (err error) {
 	d.wakeIdle()
 	d.instances[inst].gated = true

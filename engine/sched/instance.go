@@ -10,7 +10,7 @@ import (
 // sizeClasses is the number of size classes of batches. Class i counts more than 2^(i-1) and at most 2^i rows.
 const sizeClasses = 16
 
-// instance is what the scheduler has measured of an instance, from the return of Next to its next call.
+// instance is what the scheduler knows of an instance. It measures executions from the return of Next to its next call.
 type instance struct {
 	active bool                       // it has called Next and has not been removed
 	gated  bool                       // it waits in its gate, for an unknown time
@@ -142,8 +142,8 @@ func (d *Dynamic) holdForCores(in *instance, now infer.Stamp) (wait time.Duratio
 	return wait, rows
 }
 
-// holdForFaster is hold for instances of which others are more than 1.5 times as fast. Such an instance takes only
-// what it can execute before the faster ones would have executed the whole queue.
+// holdForFaster is hold for an instance while others are available that are more than 1.5 times as fast. It takes only
+// what it can execute before these would have executed the whole queue.
 func (d *Dynamic) holdForFaster(in *instance, n int, now infer.Stamp) (take int, wait time.Duration, rows int) {
 	most := max(d.policy.MaxBatchSize, 1)
 	own := in.estimate(most)

@@ -32,7 +32,7 @@ func (n *nudge) after(d time.Duration) {
 	_ = unix.TimerfdSettime(n.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}, nil) // cannot fail
 }
 
-// close gives the descriptor back, until the next call of after.
+// close closes the descriptor. The next call of after opens one again.
 func (n *nudge) close() {
 	if n.file != nil {
 		_ = n.file.Close() // nothing was written

@@ -20,8 +20,7 @@ type Policy struct {
 	// CoresBusy is set for instances that compute on the same cores. It reports whether those cores are all busy. It is
 	// called under the scheduler's lock and must not block. nil: the instances do not share cores.
 	CoresBusy func() bool
-	// PreserveOrdering returns responses in the order in which their requests came. It needs one level
-	// without Delay.
+	// PreserveOrdering returns responses in the order in which their requests came. It needs one level without Delay.
 	PreserveOrdering bool
 
 	// Levels is the number of priority levels; level 1 comes first. 0: one queue without priorities.

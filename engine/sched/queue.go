@@ -14,7 +14,7 @@ const (
 )
 
 // queue holds requests by priority level. Within a level, waiting requests come before delayed ones, each in order of
-// arrival. All operations take constant time, but a timeout takes the logarithm of the number of timeouts.
+// arrival. Operations take constant time, but those on requests with a timeout take logarithmic time.
 type queue struct {
 	n         int
 	rows      int // of all requests together

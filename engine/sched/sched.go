@@ -32,8 +32,8 @@ type Batcher interface {
 	// Next waits until a batch is due for an instance and returns it. The caller then owns the batch and one reference
 	// on each of its requests. It returns ErrClosed when the scheduler is closed and empty, or ctx's error.
 	//
-	// If gate is not nil, Next passes it when work is due, before it forms the batch. Beyond the gate, Next does not
-	// wait. If there is no work then, Next returns nil, and the caller must return what it acquired with the gate.
+	// If gate is not nil, Next passes it when work is due, before it forms the batch. After the gate, Next does not
+	// wait: if the work is gone, it returns nil, and the caller must return what it acquired with the gate.
 	Next(ctx context.Context, inst InstanceID, gate *Gate) (*infer.Batch, error)
 }
 
@@ -42,8 +42,8 @@ type Binder interface {
 	Batcher
 	// Attach adds an instance. It is called before the instance's first Next.
 	Attach(inst InstanceID)
-	// Detach binds no more sequences to an instance. The instance's Next returns ErrClosed when its last sequence has
-	// ended. Detach does not wait.
+	// Detach ends the binding of new sequences to an instance. The instance's Next returns ErrClosed when its last
+	// sequence has ended. Detach does not wait.
 	Detach(inst InstanceID)
 	// EndSequences ends the started sequences of an instance that has lost their state. It is called between Execute
 	// and the instance's next Next. If begun is true, the sequences that started in that execution are kept.
@@ -71,9 +71,9 @@ type InstanceID int
 type Serial interface {
 	// More appends up to most batches to list, for an instance that has a batch from Next and has not executed it. It
 	// returns only batches that are due now, and not more than the instance's share of them. It does not wait, and
-	// returns nothing if a batch may have several requests. A request that a model's execution made is appended only
-	// behind requests of the same execution, because other requests may wait for that model. The caller owns the
-	// batches as from Next.
+	// returns nothing if a batch may have several requests. A request that a model's execution made (Request.Origin) is
+	// appended only behind requests of the same execution. Behind others it could wait for a request that waits for
+	// that model. The caller owns the batches as from Next.
 	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
 }
 
@@ -85,7 +85,8 @@ type Gate struct {
 	Passed bool
 }
 
-// fail answers requests that have left the queue, at once. It is called without a lock.
+// fail answers requests that have left the queue with an error, without regard to PreserveOrdering. It is called
+// without a lock.
 func fail(requests []*infer.Request, err error) {
 	for _, r := range requests {
 		r.LeaveOrder()

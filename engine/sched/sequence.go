@@ -262,7 +262,8 @@ func (s *Sequences) truncate(q *sequence, r *infer.Request, err error) {
 	}
 }
 
-// update makes a sequence with a slot, which is not running, ready or idle, or ends it. s.mu is held.
+// update sets the state of a sequence that has a slot and is not running: it becomes ready or idle, or it ends. s.mu is
+// held.
 func (s *Sequences) update(q *sequence, now infer.Stamp) {
 	q.moveTo(nil)
 	q.since = now
@@ -325,7 +326,8 @@ func (q *sequence) release() {
 	}
 }
 
-// Finish ends the sequences without queued requests, now and from now on. New ones may still begin.
+// Finish ends the sequences that have no queued requests. From then on, a sequence ends as soon as its queue is empty.
+// New ones may still begin.
 func (s *Sequences) Finish() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -385,7 +387,7 @@ func (s *Sequences) Wait(ctx context.Context) error {
 	}
 }
 
-// Reschedule puts a request that has just been executed before the others of its sequence; see Rescheduler.
+// Reschedule puts a request that was executed at the head of the queue of its sequence; see Rescheduler.
 func (s *Sequences) Reschedule(r *infer.Request) error {
 	if !s.policy.Iterative {
 		return status.Errorf(status.Internal,

@@ -18,7 +18,7 @@ func newBacklog() backlog {
 		deadlines: deadlines[sequence]{expiry: func(q *sequence) *infer.Expiry { return &q.expiry }}}
 }
 
-// limit limits the wait of a sequence of the backlog. A deadline of 0 does nothing. s.mu is held.
+// limit sets the deadline of a sequence in the backlog, or brings it forward. 0 is no deadline. s.mu is held.
 func (s *Sequences) limit(q *sequence, deadline, now infer.Stamp) {
 	if deadline != 0 {
 		s.backlog.deadlines.set(q, deadline)
@@ -26,8 +26,8 @@ func (s *Sequences) limit(q *sequence, deadline, now infer.Stamp) {
 	}
 }
 
-// limitAll limits the wait of a sequence of the backlog by the timeouts of its requests, except those of later
-// sequences with the same ID. s.mu is held.
+// limitAll sets the deadline of a sequence in the backlog to the earliest one of its requests. Those of later sequences
+// with the same ID do not count. s.mu is held.
 func (s *Sequences) limitAll(q *sequence, now infer.Stamp) {
 	q.restarts = false
 	for r := q.queue.head; r != nil; r = r.Place.Next {

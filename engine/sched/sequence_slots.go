@@ -18,7 +18,7 @@ type slots struct {
 	n       int         // of taken slots
 	ready   list[sequence]
 	running []*sequence // in the batch that the instance executes
-	picked  []*sequence // of cut
+	picked  []*sequence // the rows of the batch that cut makes; kept for reuse
 	leaving bool        // it gets no new sequences
 	order   infer.Order
 	waiter  waiter
@@ -26,7 +26,7 @@ type slots struct {
 
 func (b *slots) signal() { b.waiter.signal() }
 
-// assign gives a sequence the lowest free slot; b.n says that there is one.
+// assign gives a sequence the lowest free slot. The caller has checked that there is one.
 func (b *slots) assign(q *sequence) {
 	i := 0
 	for ; i/64 < len(b.used); i += 64 {
@@ -175,7 +175,7 @@ func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate *Gate) (*inf
 		case n > 0:
 			s.unlocked(func() { err = gate.Pass(ctx) })
 			passed = err == nil
-		case passed && gate != nil: // the work is gone, and the caller must not wait with what the gate acquired
+		case passed && gate != nil: // the work is gone: the caller must not keep what the gate acquired
 			return nil, nil
 		case s.done(b):
 			err = ErrClosed
@@ -305,7 +305,8 @@ func (s *Sequences) pickRows(b *slots) {
 	b.picked = b.picked[:rows]
 }
 
-// fillEmptyRows puts null requests into the rows without a request. first has its control inputs last.
+// fillEmptyRows puts null requests into the rows without a request. They have the inputs of first, whose last ones are
+// its control inputs.
 func (s *Sequences) fillEmptyRows(batch *infer.Batch, first *infer.Request) {
 	given := len(first.Inputs) - len(s.policy.Controls)
 	noID := correlation(infer.CorrelationID{}, s.correlationType)

@@ -9,16 +9,16 @@ import (
 // Strategy says which requests of a queue share a batch, beyond what the Policy says: Triton's custom batching. Include
 // and End are called under the scheduler's lock, one call at a time, and return soon.
 type Strategy interface {
-	// Include returns how many of some consecutive requests join the batch that is being formed, from the first on.
-	// With begin, a new batch begins before; the one that was being formed is given up.
+	// Include is asked about consecutive requests of the queue. It returns how many of them, from the first on, join
+	// the batch that is being formed. If begin is true, it drops that batch first, and begins a new one.
 	Include(begin bool, requests []*infer.Request) int
-	// End says that the batch is formed.
+	// End is called when the batch has been taken from the queue.
 	End()
-	// Close is for the maker of the strategy, after the last batch.
+	// Close frees the strategy. Its creator calls it after the last batch.
 	Close() error
 }
 
-// strategic is the batch that a strategy forms: a part of the queue from its head on. Guarded by Dynamic.mu.
+// strategic is the batch that a strategy forms. It begins at the head of the queue. Guarded by Dynamic.mu.
 type strategic struct {
 	strategy Strategy // nil: there is none
 	included []*infer.Request
@@ -26,9 +26,9 @@ type strategic struct {
 	ask      []*infer.Request
 }
 
-// most returns how many requests the next batch may have by the strategy. It asks about those that could join by the
-// policy and that the strategy does not know yet. The first request always joins, because the queue must not stop. If
-// the head of the queue has changed, a new batch begins. d.mu is held.
+// most returns how many requests the next batch may have by the strategy. It asks the strategy about requests that may
+// join by the policy and about which it was not asked yet. The first request always joins, so that the queue does not
+// stop. If the head of the queue has changed, a new batch begins. d.mu is held.
 func (d *Dynamic) most() int {
 	s := &d.strategic
 	if s.strategy == nil {
@@ -84,7 +84,7 @@ func (d *Dynamic) fits(first, r *infer.Request, rows int) bool {
 	return rows+r.BatchSize <= d.policy.MaxBatchSize && (!d.compares || d.policy.alike(first, r))
 }
 
-// formed says that a batch was taken from the queue. d.mu is held.
+// formed tells the strategy that a batch was taken from the queue. d.mu is held.
 func (s *strategic) formed() {
 	if s.strategy == nil || len(s.included) == 0 {
 		return

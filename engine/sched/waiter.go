@@ -83,7 +83,7 @@ func (ws *waiters) remove(w *waiter) {
 	ws.spare = append(ws.spare, w)
 }
 
-// close gives back what the waiters have that wait no longer.
+// close frees the kernel's timers of the waiters that wait no longer.
 func (ws *waiters) close() {
 	for _, w := range ws.spare {
 		w.nudge.close()

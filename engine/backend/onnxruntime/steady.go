@@ -25,7 +25,7 @@ type steadyRows struct {
 	need  int        // the most rows that one of these needed
 }
 
-// smallRuns is after how many small runs in a row the next ones are not filled up to the former size.
+// smallRuns is the number of small runs in a row after which runs are no longer filled up to the former size.
 const smallRuns = 64
 
 // take returns how many rows a run with n rows of requests has, n at least. The number is a power of two or most, so
@@ -50,7 +50,8 @@ func (s *steadyRows) take(n int, row []int64) int {
 	return s.rows
 }
 
-// failed makes runs smaller, after one that was filled up to this number of rows failed and its requests alone did not.
+// failed lowers the limit after a run failed that was filled up to this number of rows, if its requests alone did not
+// fail.
 func (s *steadyRows) failed(rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,8 @@ func (x *instance) runUnfilled(ctx context.Context, b *infer.Batch, requests []*
 var convolutions = []string{"Conv", "ConvTranspose", "FusedConv"}
 
 // fillsRuns reports whether runs of a session at a place may have more rows than the requests. The rows of a model with
-// dynamic batching do not depend on each other. Where tensors have no rows, or states, runs are not filled.
+// dynamic batching do not depend on each other. Runs are not filled up if there are ragged or batch inputs, strings,
+// states, or outputs that batch_output describes.
 func (m *model) fillsRuns(where place) bool {
 	if !where.gpu || !m.batched || m.spec.Config.GetDynamicBatching() == nil && !m.fillAll {
 		return false
@@ -113,7 +115,8 @@ func (m *model) fillsRuns(where place) bool {
 	return m.fillAll || slices.ContainsFunc(convolutions, func(op string) bool { return m.info.Ops[op] > 0 })
 }
 
-// steady returns the rows of a session's runs, nil if they are those of the requests.
+// steady returns what chooses the rows of a session's runs, nil if runs are not filled up. All instances of the session
+// get the same.
 func (m *model) steady(s *capi.Session, where place) *steadyRows {
 	if !m.fillsRuns(where) {
 		return nil
