@@ -713,7 +713,8 @@ def test_H080_the_pool_of_each_gpu(machine, tmp_path):
 
 @cards
 @pytest.mark.parametrize("option, text", [
-    pytest.param("min-supported-compute-capability=9.0", "no GPUs are available", id="H082"),
+    pytest.param("min-supported-compute-capability=9.0", "invalid or unsupported gpu id 1. GPUs with at least the minimum "
+                 "required CUDA compute compatibility of 9.000000 are: ", id="H082"),
     pytest.param("model-load-gpu-limit=1:0.5", "limit", id="H085"),
 ])
 def test_a_model_that_may_not_use_a_gpu(machine, tmp_path, option, text):

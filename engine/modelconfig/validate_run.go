@@ -81,15 +81,18 @@ func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 // gpus checks that the GPUs of a group are available.
 func (c *checker) gpus(g *inferencepb.ModelInstanceGroup, i int, at string) {
 	name := cmp.Or(g.Name, fmt.Sprintf("%s_%d", c.cfg.Name, i)) // the default name
+	fix := "name one of these, or leave gpus out to use them all"
 	if len(c.o.GPUs) == 0 {
-		c.err(at+".kind", "use KIND_CPU, or leave the kind out to take what there is",
-			"instance group %s of model %s has kind KIND_GPU but no GPUs are available", name, c.cfg.Name)
-		return
+		fix = "use KIND_CPU, or leave the kind out to take what there is"
+		if len(g.Gpus) == 0 {
+			c.err(at+".kind", fix, "instance group %s of model %s has kind KIND_GPU but no GPUs are available", name,
+				c.cfg.Name)
+		}
 	}
 	available := strings.Trim(strings.ReplaceAll(fmt.Sprint(c.o.GPUs), " ", ", "), "[]")
 	for j, id := range g.Gpus {
 		if !slices.Contains(c.o.GPUs, id) {
-			c.err(indexed(at+".gpus", j), "name one of these, or leave gpus out to use them all",
+			c.err(indexed(at+".gpus", j), fix,
 				"instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
 					"GPUs with at least the minimum required CUDA compute compatibility of %f are: %s",
 				name, c.cfg.Name, id, c.o.MinCapability, available)
