@@ -36,8 +36,8 @@ func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error
 }
 
 // WarmupInputs returns the inputs of one model_warmup entry, with the entry's batch size. folder is the model's folder.
-// The data are zeros, random numbers or the content of a file in the folder warmup: raw bytes, or for TYPE_STRING
-// elements with a length prefix. Errors: InvalidArg.
+// The data are zeros, random numbers or the first bytes of a file in the folder warmup; for TYPE_STRING, the file has
+// exactly the elements, each with a length prefix. Errors: InvalidArg.
 func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.ModelWarmup) (out []tensor.Tensor,
 	err error) {
 	for name, in := range w.GetInputs() {
@@ -85,13 +85,7 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 		if row, err = readFile(folderOf(folder, "warmup/"+src.InputDataFile)); err != nil {
 			return fail("cannot read input_data_file: %w", err)
 		}
-		if dt == tensor.Bytes {
-			err = tensor.CheckBytes(row, n)
-		} else if int64(len(row)) != n*size {
-			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d",
-				len(row), n*size)
-		}
-		if err != nil {
+		if row, err = fileData(dt, row, n); err != nil {
 			return fail("%w", err)
 		}
 	default:
@@ -107,6 +101,20 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 		}
 	}
 	return tensor.Tensor{Name: name, DataType: dt, Shape: append([]int64(nil), shape...), Data: data}, nil
+}
+
+// fileData returns the data of n elements from the content of an input_data_file. As in Triton, the rest of a longer
+// file is ignored, but a file of BYTES elements must have exactly n of them. Errors: InvalidArg.
+func fileData(dt tensor.DataType, content []byte, n int64) ([]byte, error) {
+	if dt == tensor.Bytes {
+		return content, tensor.CheckBytes(content, n)
+	}
+	size := n * int64(dt.Size())
+	if int64(len(content)) < size {
+		return nil, status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d",
+			len(content), size)
+	}
+	return content[:size], nil
 }
 
 // randomFill fills b with random elements: any integers, floats between 0 and 2, and 0 or 1 for BOOL.

@@ -15,7 +15,7 @@ import (
 // Limits that keep a typing error from exhausting the machine.
 const (
 	maxBatchSizeLimit = 1 << 24 // rows of a batch
-	maxInstances      = 4096    // of one instance group; also repetitions of a warmup sample
+	maxInstances      = 4096    // of one instance group
 	manyInstances     = 8       // of a group, for each core; more gets a warning
 	maxElements       = 1 << 40 // of a tensor whose variable dimensions are 1
 	maxPriorityLevels = 1 << 16

@@ -170,10 +170,6 @@ func (c *checker) warmup() {
 			c.err(at+".batch_size", fmt.Sprintf("use at most %d", c.cfg.MaxBatchSize),
 				"warmup sample %d has batch_size %d, above max_batch_size", i, w.BatchSize)
 		}
-		if w.Count > maxInstances {
-			c.err(at+".count", fmt.Sprintf("use at most %d", maxInstances),
-				"warmup sample %d runs %d times", i, w.Count)
-		}
 		for _, in := range c.cfg.Input {
 			if _, ok := w.Inputs[in.Name]; !ok && !in.Optional && in.Name != "" {
 				c.err(at, fmt.Sprintf("add inputs { key: %q value { … } }", in.Name),
