@@ -508,7 +508,8 @@ func TestPerfTLS_F013(t *testing.T) {
 
 func TestPerfRefusesWrongOptions(t *testing.T) {
 	dir := writeFiles(t, t.TempDir(), map[string]string{
-		"gaps": "1\nx\n", "there.json": "{}", "text": "abc", "empty": `{"data": []}`, "good": `{"data": [{"I": [1]}]}`,
+		"gaps": "1\nx\n", "good-gaps": "1\n", "there.json": "{}", "text": "abc", "empty": `{"data": []}`,
+		"good": `{"data": [{"I": [1]}]}`,
 	})
 	for _, tt := range []struct{ line, want string }{
 		{"", "-m: name the model"},
@@ -547,6 +548,7 @@ func TestPerfRefusesWrongOptions(t *testing.T) {
 		{"-m a --concurrency-range 1:0", "give one of both"},
 		{"-m a -d", "give one of both"},
 		{"-m a --binary-search", "a binary search wants a range"},
+		{"-m a --binary-search -l 5 --request-intervals " + dir + "/good-gaps", "a binary search wants a range"},
 		{"-m a --binary-search --concurrency-range 1:8", "and a latency threshold"},
 		{"-m a --concurrency-range 1:8 --request-count 9", "wants one level"},
 		{"-m a --request-rate-range 1:8 --warmup-request-count 9", "wants one level"},

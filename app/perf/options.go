@@ -86,6 +86,8 @@ func (o *Options) Check() error {
 	o.checkLoad(&errs)
 	if r := o.levels(); r != nil {
 		o.checkLevels(&errs, r)
+	} else if o.Binary {
+		errs.add("a binary search wants a range of concurrencies or request rates, not intervals or a schedule")
 	}
 	for _, n := range []int{o.Batch, o.WindowCount, o.MaxTrials, o.Requests, o.Warmup, o.MaxInFlight} {
 		if n < 0 {

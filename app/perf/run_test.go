@@ -467,6 +467,12 @@ func TestOptionsThatAreWrong(t *testing.T) {
 			o.Concurrency,
 				o.Binary = &Range{Start: 1, End: 4, Step: 1}, true
 		}, "binary search wants"},
+		{"halves of intervals", func(o *Options) {
+			o.Intervals, o.Binary, o.Threshold = []time.Duration{time.Millisecond}, true, time.Second
+		}, "binary search wants"},
+		{"halves of a schedule", func(o *Options) {
+			o.Schedule, o.Binary, o.Threshold = []time.Duration{0}, true, time.Second
+		}, "binary search wants"},
 		{"no load", func(*Options) {}, "0 are given"},
 		{"two loads", func(o *Options) { o.Concurrency, o.Rate = one(1), one(1) }, "2 are given"},
 		{"F010 a number of requests for a range", func(o *Options) {
