@@ -3,6 +3,7 @@ package options
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,8 @@ func (c *Config) metricsConfig(v string) error {
 	return nil
 }
 
-// parseQuantiles reads <quantile>:<error>,... and keeps the order, which the metrics keep too.
+// parseQuantiles reads <quantile>:<error>,... and keeps the order, which the metrics keep too. It refuses equal
+// quantiles, whose samples would have the same labels.
 func parseQuantiles(v string) ([]metrics.Quantile, error) {
 	var all []metrics.Quantile
 	for pair := range strings.SplitSeq(v, ",") {
@@ -47,6 +49,9 @@ func parseQuantiles(v string) ([]metrics.Quantile, error) {
 			return nil, fmt.Errorf("%q is not of the form <quantile>:<error> with numbers from 0 to 1, such as "+
 				"0.95:0.001",
 				pair)
+		}
+		if slices.ContainsFunc(all, func(other metrics.Quantile) bool { return other.Share == q }) {
+			return nil, fmt.Errorf("the quantile %v is there twice; give each one once", q)
 		}
 		all = append(all, metrics.Quantile{Share: q, Error: e})
 	}

@@ -309,7 +309,9 @@ func TestTritonserverOptions(t *testing.T) {
 				"--metrics-config=counter_latencies=perhaps", "--metrics-config=summary_quantiles=0.5",
 				"--metrics-config=summary_quantiles=x:y",
 				"--metrics-config=summary_quantiles=0.9:0.01:7", "--metrics-config=summary_quantiles=1.5:0.1",
-				"--metrics-config=summary_quantiles=0.5:NaN"}},
+				"--metrics-config=summary_quantiles=0.5:NaN", "--metrics-config=summary_quantiles=0.5:0.05,0.5:0.01",
+				"--metrics-config=summary_quantiles=.9:0.05,1:0,0.90:0.05",
+				"--metrics-config=summary_quantiles=0:0,-0:0"}},
 		{name: "E017 DV75 --metrics-config by default", args: []string{"--id=x"}, check: func(c *Config) bool {
 			return !c.Metrics.OmitCounterLatencies && c.Engine.Latencies == stats.Detail{} && c.Metrics.Quantiles == nil
 		}, refused: []string{"--metrics-config=summary_latency=true"}},
