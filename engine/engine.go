@@ -54,7 +54,7 @@ type ModelOptions = lifecycle.Options
 // Options configure an Engine.
 type Options struct {
 	// ModelOptions are passed to package lifecycle. The default of Agents is agent.All(). If Log is nil, nothing is
-	// logged.
+	// logged. Loads, failed loads and unloads are logged only by Events; see LogEvents.
 	ModelOptions
 	// Mode is the control mode. "": ModeNone.
 	Mode ControlMode
