@@ -451,7 +451,7 @@ class Codec:
         model = request._model.encode()
         memory = request._memory
         kind = 2 if memory is not None and memory._kind == pb.TRITONSERVER_MEMORY_GPU else 0
-        device = memory._device if memory is not None else 0
+        device = memory._device & 0xFFFFFFFF if kind else 0
         if request._trace is not None:
             flags |= 2
         writer.add(_BLS.pack(request._version, parent, flags, len(model), 0, kind, device))

@@ -300,7 +300,10 @@ class PreferredMemory:
     __slots__ = ("_kind", "_device")
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
-        self._kind, self._device = int(preferred_memory_type), int(preferred_device_id)
+        if preferred_memory_type not in (TRITONSERVER_MEMORY_GPU, TRITONSERVER_MEMORY_CPU):
+            raise TypeError("PreferredMemory: the type must be TRITONSERVER_MEMORY_GPU or TRITONSERVER_MEMORY_CPU")
+        self._kind = operator.index(preferred_memory_type)
+        self._device = _whole("preferred_device_id", preferred_device_id, -(2**63), 2**63 - 1, of="PreferredMemory")
 
 
 class InferenceTrace:
@@ -477,12 +480,28 @@ def _text(name, value):
     return value
 
 
-def _whole(name, value, least, most):
+def _whole(name, value, least, most, of="InferenceRequest"):
     # As in the original, numpy's integers are accepted and floats are not.
     number = operator.index(value)
     if not least <= number <= most:
-        raise TypeError("InferenceRequest: %s must be from %d to %d, not %d" % (name, least, most, number))
+        raise TypeError("%s: %s must be from %d to %d, not %d" % (of, name, least, most, number))
     return number
+
+
+def _correlation(value):
+    if value is None:
+        raise TypeError("InferenceRequest: correlation_id must be an int or a str, not NoneType")
+    if isinstance(value, int):
+        return _whole("correlation_id", value, 0, 2**64 - 1)
+    if not isinstance(value, str):
+        raise TritonModelException("Correlation ID must be integer or string")
+    return value
+
+
+def _optional(name, value, of):
+    if value is not None and not isinstance(value, of):
+        raise TypeError("InferenceRequest: %s must be a %s, not %s" % (name, of.__name__, type(value).__name__))
+    return value
 
 
 def _list(name, value):
@@ -498,7 +517,7 @@ class InferenceRequest:
     """A request to this model, or one that the model makes to another model (BLS).
 
     The inputs, the names of the requested outputs and the model's name are required. Without them, or with an argument of
-    a wrong type, a TypeError is raised."""
+    a wrong type or out of its range, a TypeError is raised."""
 
     __module__ = _C
 
@@ -527,10 +546,7 @@ class InferenceRequest:
             if value is _MISSING:
                 raise TypeError("InferenceRequest: the argument %s is required" % name)
         request_id, model_name = _text("request_id", request_id), _text("model_name", model_name)
-        if correlation_id is None:
-            raise TypeError("InferenceRequest: correlation_id must be an int or a str, not NoneType")
-        if not isinstance(correlation_id, (int, str)):
-            raise TritonModelException("Correlation ID must be integer or string")
+        correlation_id = _correlation(correlation_id)
         names = _list("requested_output_names", requested_output_names)
         requested_output_names = [_text("requested_output_names", name) for name in names]
         inputs = _list("inputs", inputs)
@@ -548,7 +564,8 @@ class InferenceRequest:
         self._outputs, self._model = requested_output_names, model_name
         self._version = _whole("model_version", model_version, -(2**63), 2**63 - 1)
         self._flags, self._timeout = _whole("flags", flags, 0, 2**32 - 1), _whole("timeout", timeout, 0, 2**64 - 1)
-        self._memory, self._trace, self._parameters = preferred_memory, trace, _parameters_json(parameters)
+        self._memory = _optional("preferred_memory", preferred_memory, PreferredMemory)
+        self._trace, self._parameters = _optional("trace", trace, InferenceTrace), _parameters_json(parameters)
         self._priority, self._ticket, self._state, self._sender = 0, 0, None, None
         self._release = TRITONSERVER_REQUEST_RELEASE_ALL
 
@@ -582,7 +599,7 @@ class InferenceRequest:
 
     def set_flags(self, flags):
         """Sets the flags; see flags."""
-        self._flags = int(flags)
+        self._flags = _whole("flags", flags, 0, 2**32 - 1)
 
     def timeout(self):
         """Returns the timeout in microseconds; 0: none."""

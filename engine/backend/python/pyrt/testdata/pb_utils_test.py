@@ -347,11 +347,27 @@ class Request(unittest.TestCase):
             + [("inputs", 5), ("inputs", "I"), ("inputs", [np.zeros(1)]), ("requested_output_names", "O")]
             + [("requested_output_names", [None]), ("requested_output_names", [1]), ("model_name", 1)]
             + [("model_version", 1.5), ("model_version", "1"), ("flags", -1), ("timeout", -1), ("timeout", 2**64)]
+            + [("correlation_id", -1), ("correlation_id", 2**64), ("preferred_memory", 3), ("trace", 5)]
+            + [("trace", "{}"), ("preferred_memory", pb.TRITONSERVER_MEMORY_GPU)]
         ):  # fmt: skip
             with self.subTest("wrong", name=name, value=wrong), self.assertRaises(TypeError):
                 pb.InferenceRequest(**{**whole, name: wrong})
+        for value in (0, 2**64 - 1, "", "c"):
+            self.assertEqual(pb.InferenceRequest(**whole, correlation_id=value).correlation_id(), value)
+        made = pb.InferenceRequest(**whole)
+        for value in (-1, 2**32, 1.5, None):
+            with self.subTest("flags", value=value), self.assertRaises(TypeError):
+                made.set_flags(value)
         for version in (2, -1, np.int64(2)):
             self.assertEqual(pb.InferenceRequest(**whole, model_version=version).model_version(), version)
+
+    def test_preferred_memory(self):
+        for kind in (pb.TRITONSERVER_MEMORY_GPU, pb.TRITONSERVER_MEMORY_CPU):
+            for device in (0, 7, np.int64(1), -(2**63), 2**63 - 1):
+                pb.PreferredMemory(kind, device)
+        for arguments in ((2,), (-1,), ("GPU",), (None,), (0, 1.5), (0, "0"), (0, None), (0, 2**63)):
+            with self.subTest(arguments=arguments), self.assertRaises(TypeError):
+                pb.PreferredMemory(*arguments)
 
     def test_release_flags(self):
         made = pb.InferenceRequest(model_name="m", inputs=[], requested_output_names=[])
