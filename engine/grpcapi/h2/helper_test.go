@@ -192,6 +192,30 @@ func (s *server) idle(t testing.TB, connections int) {
 	}
 }
 
+// settle waits until the server has dealt with all that it has read, and has written all that it has. A test that sets
+// the clock forward calls it, as what is under way would seem to hang.
+func (s *server) settle(t testing.TB) {
+	t.Helper()
+	busy := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for conn := range s.conns {
+			conn.mu.Lock()
+			active := conn.write.active || conn.reader.within.Load()
+			conn.mu.Unlock()
+			if active {
+				return true
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(time.Minute); busy(); time.Sleep(time.Millisecond) { // nothing signals it
+		if time.Now().After(deadline) {
+			t.Fatal("a connection is still busy")
+		}
+	}
+}
+
 // client is a client that sends and reads single frames.
 type client struct {
 	t testing.TB

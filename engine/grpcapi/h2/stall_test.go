@@ -218,6 +218,7 @@ func TestA27TheFirstCallMayTakeLong(t *testing.T) {
 				ping, ok := f.(*http2.PingFrame)
 				acknowledged = ok && ping.IsAck()
 			}
+			s.settle(t)
 			endsAt := func(age int64) bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -273,6 +274,7 @@ func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 		}
 		return queued
 	}
+	s.settle(t)
 	look(1)
 	look(2 * stall) // it is still executed
 	close(answer)
@@ -281,6 +283,7 @@ func TestA27AnswerOfALongCallMayWait(t *testing.T) {
 			t.Fatal("there is no answer")
 		}
 	}
+	s.settle(t)
 	look(stall / 2)
 	_ = c.WriteWindowUpdate(id, 1<<20)
 	if r, err := c.result(id); err != nil || r.status != "0" {
@@ -338,6 +341,7 @@ func TestA27MessageMayWaitForTheWindow(t *testing.T) {
 			t.Fatal("the window is not closed")
 		}
 	}
+	s.settle(t)
 	look(1)
 	look(2 * stall)
 	close(take)
