@@ -152,7 +152,8 @@ func (c *Config) grpcOptions() []option {
 		opt("grpc-infer-response-compression-level", "none|low|medium|high",
 			"Compresses inference responses with gzip for clients that accept it; all levels above none are the "+
 				"same here. Default: none.", c.grpcCompression),
-		opt("grpc-keepalive-time", "ms", "Default: 7200000.", milliseconds(1, &g.Keepalive.Time)),
+		opt("grpc-keepalive-time", "ms", "At least a second: less counts as 1000. Default: 7200000.",
+			milliseconds(1, &g.Keepalive.Time)),
 		opt("grpc-keepalive-timeout", "ms", "Default: 20000.", milliseconds(1, &g.Keepalive.Timeout)),
 		opt("grpc-keepalive-permit-without-calls", "boolean",
 			"Default: false.", boolean(&g.Enforcement.PermitWithoutStream)),

@@ -101,6 +101,26 @@ func TestDrainFinishesRunningCalls(t *testing.T) {
 	}
 }
 
+// A client that answers is asked again after the keepalive time, however long the timeout is.
+func TestPingsComeAtEachKeepaliveTime_B075_H047(t *testing.T) {
+	s := serve(t, func(o *Options) {
+		o.Keepalive = keepalive.ServerParameters{Time: time.Second, Timeout: time.Hour}
+	})
+	c := dial(t, s)
+	for pings := 0; pings < 3; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v after %d pings", err, pings)
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && !ping.IsAck() {
+			pings++
+			if err := c.WritePing(true, ping.Data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestDeadClientIsDetected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -17,6 +17,7 @@ type lifetime struct {
 	settled   bool  // the client's first settings have come
 	served    bool  // a call was let in
 	began     int64 // when the connection began, by the server's clock
+	pinged    int64 // when the client was last asked whether it is alive, by the server's clock
 	pingOK    bool  // frames of a call were sent since the client's last ping
 }
 
@@ -101,32 +102,32 @@ func (l *lifetime) checkIdle() {
 	l.drain("max_idle")
 }
 
-// checkAlive pings a client that has sent nothing for the keepalive time, and closes the connection if it still sends
-// nothing.
+// checkAlive pings a client that has sent nothing for the keepalive time, and closes the connection if it has still
+// sent nothing when the timeout ends.
 func (l *lifetime) checkAlive() {
 	c := l.c
 	k := &c.srv.o.Keepalive
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.reader.lastRead.Load()
-	if left := k.Time - time.Duration(c.srv.now()-last); left > 0 {
-		l.after(timerAlive, left, l.checkAlive)
-		return
-	}
 	if c.closed {
 		return
 	}
-	c.out.ping("nereid\x00\x00", 0)
-	c.wakeWriter()
-	l.after(timerAlive, k.Timeout, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.reader.lastRead.Load() == last {
-			c.close()
-			return
-		}
-		l.after(timerAlive, k.Time, l.checkAlive)
-	})
+	now, last := c.srv.now(), c.reader.lastRead.Load()
+	if left := k.Time - time.Duration(now-last); left > 0 {
+		l.after(timerAlive, left, l.checkAlive)
+		return
+	}
+	if l.pinged <= last { // the client has sent something since the last ping, or there was none
+		l.pinged = now
+		c.out.ping("nereid\x00\x00", 0)
+		c.wakeWriter()
+	}
+	left := k.Timeout - time.Duration(now-l.pinged)
+	if left <= 0 {
+		c.close()
+		return
+	}
+	l.after(timerAlive, min(k.Time, left), l.checkAlive)
 }
 
 // drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the
