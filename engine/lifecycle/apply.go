@@ -230,25 +230,34 @@ func (c *change) fit(loaded []*outcome) error {
 func (c *change) commit(p *plan, results []outcome) error {
 	m, e, src := c.m, c.e, c.src
 	var failed []outcome
+	untouched := 0
 	for _, r := range results {
 		if r.err != nil {
 			failed = append(failed, r)
+		} else if r.untouched {
+			untouched++
 		}
 	}
-	void := c.fresh && len(failed) == len(results)
 	m.mu.Lock()
 	hadService := e.serves()
+	replaces := hadService && e.override.hasFiles() && c.over != e.override
+	void := (c.fresh || replaces) && len(failed)+untouched == len(results)
 	fx := m.step(e, tried{src: src, wanted: p.versions, results: results, at: time.Now(), void: void})
 	if c.only != 0 {
 		src = c.noteSingle(p, len(failed) == 0)
 	}
 	earlier := e.text
 	if void {
-		c.over.remove()
+		c.discardFresh()
 	} else {
-		if e.override != c.over {
-			e.override.remove()
+		for _, r := range results {
+			if r.model != nil && c.over != nil {
+				c.over.hold()
+				m.overrides[r.model] = c.over
+			}
 		}
+		c.over.hold()
+		e.override.release()
 		e.src, e.cfg, e.text, e.override = src, p.cfg, p.text, c.over
 		e.account.SetConfig(p.cfg)
 	}

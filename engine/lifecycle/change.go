@@ -81,7 +81,7 @@ func (m *Manager) begin(
 	defer m.mu.Unlock()
 	e.waits = nil
 	c := &change{m: m, e: e, src: src, over: over, fresh: over != nil}
-	if !c.fresh && e.src != nil && e.src.Equal(src) {
+	if !c.fresh && (e.src != nil && e.src.Equal(src) || e.override.contains(src)) {
 		c.over = e.override // an unchanged model keeps its override
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)

@@ -328,9 +328,6 @@ func TestOverrides_A065_A066(t *testing.T) {
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "")
 	r.load("m")
-	const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32",` +
-		`"dims":[4]}],` +
-		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
 	batch := func() int32 {
 		m, err := r.Find("m", -1)
 		if err != nil {
@@ -349,13 +346,12 @@ func TestOverrides_A065_A066(t *testing.T) {
 		{"configuration that is wrong", &Override{Config: `{"backend":"nosuch"}`}, true, []int64{1}, 4},
 		{"plain load after failures", nil, false, []int64{1}, 4},
 		{"files without configuration", &Override{Files: map[string][]byte{"1/file": nil}}, true, []int64{1}, 4},
-		{"files that do not load", &Override{Config: good, Files: map[string][]byte{"5/broken": nil}}, true, []int64{1},
-			4},
-		{"path that leads out", &Override{Config: good, Files: map[string][]byte{"../x": nil}}, true, []int64{1}, 4},
+		{"files that do not load", overriding("5/broken"), true, []int64{1}, 4},
+		{"path that leads out", overriding("../x"), true, []int64{1}, 4},
 		{"plain load after failed files", nil, false, []int64{1}, 4},
-		{"configuration", &Override{Config: good}, false, []int64{1}, 3},
+		{"configuration", &Override{Config: overrideConfig}, false, []int64{1}, 3},
 		{"plain load keeps the override", nil, false, []int64{1}, 3},
-		{"files", &Override{Config: good, Files: map[string][]byte{"5/file": nil}}, false, []int64{5}, 3},
+		{"files", overriding("5/file"), false, []int64{5}, 3},
 		{"plain load goes back to the folder", nil, false, []int64{1}, 4},
 	} {
 		err := r.Load(t.Context(), "m", tt.over)
@@ -370,11 +366,108 @@ func TestOverrides_A065_A066(t *testing.T) {
 			t.Errorf("%s: not ready", tt.name)
 		}
 	}
-	if err := r.Load(t.Context(), "only",
-		&Override{Config: good, Files: map[string][]byte{"1/file": nil}}); err != nil {
+	if err := r.Load(t.Context(), "only", overriding("1/file")); err != nil {
 		t.Errorf("a model given only in the request: %v", err)
 	}
 	r.check("given only in the request", "only", 1)
+}
+
+// Of several versions one can be loaded from the repository. The other needs its files until it leaves.
+func TestFilesOfALoadRequestStayForOneVersion_A066(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", policy("all {}"))
+	r.write("m/1/broken", "")
+	r.write("m/2/file", "")
+	over := &Override{Config: strings.Replace(overrideConfig, "{", `{"version_policy":{"all":{}},`, 1),
+		Files: map[string][]byte{"1/file": nil, "2/file": nil}}
+	if err := r.Load(t.Context(), "m", over); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := r.Model("m")
+	there := func() bool {
+		_, err := os.Stat(filepath.Join(s.Folder, "1/file"))
+		return err == nil
+	}
+	if err := r.Load(t.Context(), "m", nil); err == nil || !there() {
+		t.Errorf("load without files = %v, files there %v", err, there())
+	}
+	r.check("one version failed", "m", 1, 2)
+	if err := r.UnloadVersion("m", 1); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the files go", func() bool { return !there() })
+	r.check("the other version", "m", 2)
+}
+
+// The files of a load request stay as long as a model that was loaded from them serves, and no longer: a process may
+// have to be started again, and an evicted model to be loaded again.
+func TestFilesOfALoadRequestStayWhileTheyServe_A066(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", policy("all {}"))
+	r.write("m/1/file", "")
+	if err := r.Load(t.Context(), "m", overriding("1/file")); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := r.Model("m")
+	there := func() bool {
+		_, err := os.Stat(filepath.Join(s.Folder, "1/file"))
+		return err == nil
+	}
+	serves := func(what string) {
+		t.Helper()
+		now, _ := r.Model("m")
+		if !there() || len(now.Versions) != 1 || now.Versions[0].State != Ready || !now.Overridden ||
+			now.Config.GetMaxBatchSize() != 3 {
+			t.Errorf("%s: files there %v, versions %+v of %s; want the override", what, there(), now.Versions,
+				now.Folder)
+		}
+	}
+	r.write("m/1/broken", "")
+	for what, load := range map[string]func() error{
+		"load without files": func() error { return r.Load(t.Context(), "m", nil) },
+		"load of a version":  func() error { return r.LoadVersion(t.Context(), "m", 1) },
+		"load with files":    func() error { return r.Load(t.Context(), "m", overriding("1/broken")) },
+	} {
+		if err := load(); err == nil {
+			t.Errorf("%s: it does not fail", what)
+		}
+		serves(what)
+		if err := r.Evict("m"); err != nil {
+			t.Fatal(err)
+		}
+		if err := load(); err == nil {
+			t.Errorf("%s while the model is evicted: it does not fail", what)
+		}
+		serves(what + " while the model is evicted")
+		if err := r.ask("m"); err != nil {
+			t.Errorf("%s: a request to the evicted model: %v", what, err)
+		}
+		serves(what + ", back in memory")
+	}
+	r.remove("m/1/broken")
+	for what, leave := range map[string]func(){
+		"loaded from the repository": func() { r.load("m") },
+		"unloaded":                   func() { r.Unload("m") },
+	} {
+		if err := r.Load(t.Context(), "m", overriding("1/file")); err != nil {
+			t.Fatal(err)
+		}
+		s, _ = r.Model("m")
+		working, finish, answered := make(chan struct{}), make(chan struct{}), make(chan error)
+		r.b.execute = func(context.Context) { close(working); <-finish }
+		go func() { answered <- r.ask("m") }()
+		<-working
+		r.b.execute = nil
+		leave()
+		if !there() {
+			t.Errorf("%s: the files are gone before the last request is answered", what)
+		}
+		close(finish)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		r.until(what+": the files go", func() bool { return !there() })
+	}
 }
 
 func TestLoadOfUnknownModelLeavesNoEntry(t *testing.T) {

@@ -53,6 +53,8 @@ func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 		closed()
 	}
 	m.mu.Lock()
+	m.overrides[d.model].release()
+	delete(m.overrides, d.model)
 	m.step(e, drained{d.number})
 	m.memory.Closed(size)
 	closed := m.closed

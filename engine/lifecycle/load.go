@@ -44,7 +44,7 @@ func (o *operation) loadAtStart(ctx context.Context, src *repo.Model) (kept bool
 // models of an ensemble's steps up to date even if the ensemble itself has not changed.
 func (o *operation) loadRequested(ctx context.Context, key string, over *override) (kept bool, err error) {
 	c, err := o.m.begin(ctx, key, over, func(*entry) (*repo.Model, error) {
-		if over != nil && over.folder != "" {
+		if over.hasFiles() {
 			return over.scan(key), nil
 		}
 		return o.m.find(key)
@@ -153,7 +153,7 @@ func (o *operation) source(e *entry) (*repo.Model, error) {
 	o.m.mu.Lock()
 	over := e.override
 	o.m.mu.Unlock()
-	if over != nil && over.folder != "" {
+	if over.hasFiles() {
 		return over.scan(e.name), nil
 	}
 	return o.m.find(e.name)

@@ -41,7 +41,9 @@ type Manager struct {
 	// Lock order: an entry's op, mu, the locks of the parts above.
 	mu      sync.Mutex
 	entries map[string]*entry // guarded by mu, as are the entries' fields
-	closed  bool
+	// overrides are what loaded models came from; guarded by mu.
+	overrides map[*model.Model]*override
+	closed    bool
 }
 
 // entry is what the manager knows of one model.
@@ -69,7 +71,8 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	o.Settle = cmp.Or(o.Settle, time.Second)
 	m := &Manager{
 		o: o, Repositories: newRepositories(&o), stats: registry, entries: map[string]*entry{},
-		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
+		overrides: map[*model.Model]*override{},
+		loads:     make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
@@ -240,7 +243,7 @@ func (m *Manager) retire(e *entry, ev retired, known bool) {
 		m.table.Store(m.table.Load().withFormer(e.name, slices.Collect(maps.Keys(e.versions))))
 		m.forget(e)
 	}
-	e.override.remove()
+	e.override.release()
 	e.override = nil
 	m.mu.Unlock()
 	m.o.Events.changed()

@@ -24,14 +24,41 @@ type Override struct {
 type override struct {
 	config string
 	folder string // a repository with only this model; "" if there are no files
+	// users are the model's entry and the models loaded from the files that are not closed; guarded by Manager.mu. They
+	// need the files: a process may have to be started again, and an evicted model to be loaded again.
+	users int
 }
 
-// remove deletes the override's files. The models loaded from them do not need them any more.
+// hold counts a user of the override. Manager.mu is held.
+func (o *override) hold() {
+	if o != nil {
+		o.users++
+	}
+}
+
+// release ends what hold began; with the last user the files go. Manager.mu is held.
+func (o *override) release() {
+	if o == nil {
+		return
+	}
+	if o.users--; o.users == 0 {
+		o.remove()
+	}
+}
+
+// remove deletes the override's files.
 func (o *override) remove() {
-	if o != nil && o.folder != "" {
+	if o.hasFiles() {
 		_ = os.RemoveAll(o.folder) // what is left is in the temporary folder
 	}
 }
+
+// contains reports whether a model was scanned in the override's files.
+func (o *override) contains(src *repo.Model) bool {
+	return o.hasFiles() && o.folder == src.Root
+}
+
+func (o *override) hasFiles() bool { return o != nil && o.folder != "" }
 
 // scan returns the model of a key as the override's files make it.
 func (o *override) scan(key string) *repo.Model {

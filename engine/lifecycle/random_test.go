@@ -61,7 +61,7 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 		})
 	}
 	for range 15 + rng.IntN(15) {
-		switch k := rng.IntN(14); {
+		switch k := rng.IntN(15); {
 		case k < 5:
 			r.disturb("steady", rng)
 		case k < 8:
@@ -73,6 +73,9 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 		case k == 10:
 			name := []string{"steady", "wild"}[rng.IntN(2)]
 			actors.Go(func() { _ = r.Load(context.Background(), name, nil) }) // may fail: the model may be broken now
+		case k == 11:
+			name, file := []string{"steady", "wild"}[rng.IntN(2)], []string{"1/file", "1/broken"}[rng.IntN(2)]
+			actors.Go(func() { _ = r.Load(context.Background(), name, overriding(file)) })
 		default:
 			found, unread := repo.Scan(r.scanOptions())
 			r.poller.poll(found, len(unread) == 0)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -348,11 +350,7 @@ func TestResidencyRules(t *testing.T) {
 			r.until("it is unloaded", func() bool { return r.reason("m0", 1) == "unloaded" })
 		}},
 		{"what overrides the files survives", func(t *testing.T, r *rig) {
-			const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0",` +
-				`"data_type":"TYPE_FP32","dims":[4]}],` +
-				`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
-			if err := r.Load(t.Context(), "new",
-				&Override{Config: good, Files: map[string][]byte{"7/file": nil}}); err != nil {
+			if err := r.Load(t.Context(), "new", overriding("7/file")); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Evict("new"); err != nil {
@@ -362,6 +360,47 @@ func TestResidencyRules(t *testing.T) {
 				t.Error(err)
 			}
 			r.check("back", "new", 7)
+		}},
+		{"files that fail leave an evicted model as it was", func(t *testing.T, r *rig) {
+			r.load("m0")
+			if err := r.Load(t.Context(), "new", overriding("1/file")); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"m0", "new"} {
+				if err := r.Evict(name); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Load(t.Context(), name, overriding("1/broken")); err == nil {
+					t.Errorf("%s: the load does not fail", name)
+				}
+				if s, _ := r.Model(name); !s.Versions[0].Evicted || s.Versions[0].State != Ready {
+					t.Errorf("%s: after the load: %+v", name, s.Versions[0])
+				}
+				if err := r.ask(name); err != nil {
+					t.Errorf("%s: a request = %v", name, err)
+				}
+				if why := r.reason(name, 1); why != "" {
+					t.Errorf("%s: back with the reason %q", name, why)
+				}
+			}
+		}},
+		{"a model that writes into its folder keeps its override", func(t *testing.T, r *rig) {
+			if err := r.Load(t.Context(), "new", overriding("1/file")); err != nil {
+				t.Fatal(err)
+			}
+			s, _ := r.Model("new")
+			if err := os.WriteFile(filepath.Join(s.Folder, "1/notes"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Evict("new"); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.ask("new"); err != nil {
+				t.Error(err)
+			}
+			if s, _ := r.Model("new"); s.Config.GetMaxBatchSize() != 3 {
+				t.Errorf("max_batch_size %d, want that of the override, 3", s.Config.GetMaxBatchSize())
+			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

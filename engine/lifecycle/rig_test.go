@@ -258,6 +258,15 @@ func policy(p string) string {
 	return strings.Replace(strings.Replace(pickyConfig, "POLICY", p, 1), "LABELS", "", 1)
 }
 
+// overrideConfig has another max_batch_size than pickyConfig.
+const overrideConfig = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32",` +
+	`"dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
+
+// overriding returns an override with one file, which is empty.
+func overriding(file string) *Override {
+	return &Override{Config: overrideConfig, Files: map[string][]byte{file: nil}}
+}
+
 func (r *rig) write(path, text string) {
 	r.t.Helper()
 	path = filepath.Join(r.root, path)

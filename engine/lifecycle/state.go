@@ -217,7 +217,8 @@ type tried struct {
 	wanted  []int64   // the versions that are to serve
 	results []outcome // of each of them
 	at      time.Time
-	// void: no version of an override could be loaded, so the override is dropped.
+	// void: no version could be loaded of an override, or of what was to replace the files of an override that serves.
+	// What is in service stays as it was; evicted versions too, since their files are still there.
 	void bool
 }
 
@@ -249,7 +250,7 @@ func (e tried) apply(l *life, fx *effects) {
 func (e tried) settle(l *life, r outcome, fx *effects) {
 	v := l.versions[r.number]
 	switch {
-	case r.err != nil && v.model != nil:
+	case r.err != nil && (v.model != nil || v.evicted && e.void):
 		v.reason = status.Errorf(status.CodeOf(r.err), "reload failed, the version loaded before goes on serving: %w",
 			r.err)
 	case r.err != nil:
