@@ -556,6 +556,7 @@ func TestPerfRefusesWrongOptions(t *testing.T) {
 		{"-m a --fixed-schedule", "--input-data with a timestamp"},
 		{"-m a --fixed-schedule -z", "--input-data with a timestamp"},
 		{"-m a --fixed-schedule -b 2 --input-data " + dir + "/good", "it has no batches"},
+		{"-m a --fixed-schedule --request-count 3 --input-data " + dir + "/good", "no number of requests"},
 		{"-m a --input-data nonexistent", "want zero, random, a folder or a file of JSON"},
 		{"-m a --input-data " + dir + " --input-data nonexistent", "want zero, random, a folder or a file of JSON"},
 		{"-m a --input-data " + dir + "/text", "no JSON of the form"},

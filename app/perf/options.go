@@ -129,6 +129,9 @@ func (o *Options) checkLoad(errs *faults) {
 	if o.Schedule != nil && (o.Batch > 1 || o.Model.Sequence) {
 		errs.add("a schedule sends each entry of the input data once: it has no batches and no sequences")
 	}
+	if o.Schedule != nil && (o.Requests > 0 || o.Warmup > 0) {
+		errs.add("a schedule sends each entry of the input data once: it takes no number of requests, also before it")
+	}
 	if o.Model.Sequence {
 		live := o.sequenceCount()
 		if r := o.Concurrency; r != nil {

@@ -473,6 +473,12 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		{"halves of a schedule", func(o *Options) {
 			o.Schedule, o.Binary, o.Threshold = []time.Duration{0}, true, time.Second
 		}, "binary search wants"},
+		{"F010 a number of requests for a schedule", func(o *Options) {
+			o.Schedule, o.Requests = []time.Duration{0, 1}, 1
+		}, "no number of requests"},
+		{"F010 more requests before a schedule than it has", func(o *Options) {
+			o.Schedule, o.Warmup = []time.Duration{0}, 2
+		}, "no number of requests"},
 		{"no load", func(*Options) {}, "0 are given"},
 		{"two loads", func(o *Options) { o.Concurrency, o.Rate = one(1), one(1) }, "2 are given"},
 		{"F010 a number of requests for a range", func(o *Options) {
