@@ -400,3 +400,24 @@ func TestB23ReplacedModelIsKeptIfItCannotBePutBack(t *testing.T) {
 		t.Errorf("the model that was there: %q, %v", text, err)
 	}
 }
+
+// The server refuses a configuration with another name than that of the folder, also those of --model-config-name.
+func TestARenamedImportHasItsNameInAllConfigurations(t *testing.T) {
+	r := newRig(t, engine.ModePoll)
+	im := r.Upload("", map[string]string{"mlp/1/model.onnx": "good", "mlp/config.pbtxt": "name: \"mlp\" # theirs\n",
+		"mlp/configs/small.pbtxt": "name: \"mlp\"\nmax_batch_size: 1\n"})
+	if im.Name != "mlp" {
+		t.Fatalf("staged = %+v", im)
+	}
+	im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "renamed"})
+	if im = commit(r, im, api.ImportCommit{}); im.State != api.ImportLoaded {
+		t.Fatalf("committed = %+v", im)
+	}
+	for path, want := range map[string]string{"config.pbtxt": "name: \"renamed\" # theirs\n",
+		"configs/small.pbtxt": "name: \"renamed\"\nmax_batch_size: 1\n"} {
+		b, err := os.ReadFile(filepath.Join(r.Repo, "renamed", path))
+		if err != nil || string(b) != want {
+			t.Errorf("%s is %q, %v; want %q", path, b, err, want)
+		}
+	}
+}

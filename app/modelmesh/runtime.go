@@ -19,10 +19,8 @@ import (
 	"nereid/app/console/code"
 	"nereid/app/console/folders"
 	"nereid/app/console/imports/staging"
-	"nereid/app/durable"
 	"nereid/app/modelmesh/mmesh"
 	"nereid/engine/lifecycle"
-	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 )
 
@@ -151,11 +149,14 @@ func (r *Runtime) place(path, name, place string) error {
 	if len(all) != 1 {
 		return fmt.Errorf("%s has %d models; want one", path, len(all))
 	}
-	config, err := rename(filepath.Join(all[0].Dir, repo.ConfigName), name)
-	if err != nil {
+	if err := staging.Rename(all[0].Dir, name); err != nil {
 		return err
 	}
-	runs, err := code.Find(all[0].Dir, name, config)
+	config, err := os.ReadFile(filepath.Join(all[0].Dir, repo.ConfigName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	runs, err := code.Find(all[0].Dir, name, string(config))
 	if err != nil {
 		return err
 	}
@@ -163,23 +164,6 @@ func (r *Runtime) place(path, name, place string) error {
 		return errors.New(code.Refusal(runs, "--modelmesh-allow-code allows that"))
 	}
 	return folders.Place(all[0].Dir, place)
-}
-
-// rename writes another model name into a configuration, and returns its text; "": there is none.
-func rename(path, name string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		return "", err
-	}
-	cfg, _, _ := modelconfig.Parse(repo.ConfigName, b) // the engine tells faults when it loads
-	text := modelconfig.Rename(string(b), cfg.GetName(), name)
-	if text == string(b) {
-		return text, nil
-	}
-	return text, durable.Replace(path, []byte(text), 0o600)
 }
 
 // UnloadModel implements mmesh.ModelRuntime.

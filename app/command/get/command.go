@@ -60,7 +60,7 @@ type getter struct {
 func (o *getter) sections() []command.Section {
 	return []command.Section{{Options: []command.Option{
 		command.Opt("-r, --model-repository", "FOLDER", "where the model is put", &o.repository),
-		command.Opt("--name", "NAME", "the model's name; default: from the file", &o.name),
+		command.Opt("--name", "NAME", "the model's name; default: that of its configuration, or of the file", &o.name),
 		command.Opt("--sha256", "HEX", "what the SHA-256 of the download must be", &o.sha256),
 		command.Opt("--max-size", "MIB", "the largest download, and unpacked model; default 65536", &o.maxMiB),
 		command.Opt("--replace", "", "replaces a model of the name, which goes to the trash", &o.replace),
@@ -241,8 +241,13 @@ func (o *getter) arrangeArea(area *staging.Area, hint string, p provenance) ([]s
 	var all []staged
 	for _, l := range found {
 		one := p
-		if one.Model = cmp.Or(o.name, p.Model, l.Name); len(found) > 1 {
+		if one.Model = cmp.Or(o.name, p.Model, staging.Author(l.Dir), l.Name); len(found) > 1 {
 			one.Model = l.Name
+		}
+		if !o.gui { // its import reads the author's name
+			if err := staging.Rename(l.Dir, one.Model); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, staged{dir: l.Dir, notes: l.Notes, provenance: one})
 	}

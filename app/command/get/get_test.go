@@ -57,6 +57,50 @@ func serve(t *testing.T, content []byte, f func(w http.ResponseWriter, r *http.R
 	return s.URL
 }
 
+// The server refuses a model whose configuration has another name than its folder.
+func TestTheNameInTheConfigurationIsThatOfTheModel(t *testing.T) {
+	const rest = "backend: \"onnxruntime\"\n# name: \"mlp\"\n"
+	named := map[string][]byte{"config.pbtxt": []byte("# by hand\nname: \"mlp\" " + rest),
+		"1/model.onnx": []byte("graph"), "configs/small.pbtxt": []byte("name: 'mlp'\n" + rest)}
+	ensemble := map[string][]byte{"config.pbtxt": []byte(`name: "all" platform: "ensemble" ensemble_scheduling { ` +
+		`step [ { model_name: "all_1" } ] }`), "1/.keep": nil}
+	for _, tt := range []struct {
+		name  string
+		files map[string][]byte
+		args  []string
+		want  map[string]string
+	}{
+		{"--name", named, []string{"--name=renamed"}, map[string]string{
+			"renamed/config.pbtxt":        "# by hand\nname: \"renamed\" " + rest,
+			"renamed/configs/small.pbtxt": "name: 'renamed'\n" + rest}},
+		{"the author's", named, nil, map[string]string{"mlp/config.pbtxt": "# by hand\nname: \"mlp\" " + rest}},
+		{"an ensemble", ensemble, []string{"--name=renamed"}, map[string]string{
+			"renamed/config.pbtxt": `name: "renamed" platform: "ensemble" ensemble_scheduling { ` +
+				`step [ { model_name: "all_1" } ] }`}},
+		{"none", map[string][]byte{"config.pbtxt": []byte(rest), "1/model.onnx": []byte("graph")},
+			[]string{"--name=renamed"}, map[string]string{"renamed/config.pbtxt": rest}},
+		{"not one that a model can have", map[string][]byte{"x/config.pbtxt": []byte(`name: "a/b"`),
+			"x/1/model.onnx": []byte("graph")}, nil, map[string]string{"x/config.pbtxt": `name: "x"`}},
+		{"in a repository", map[string][]byte{"s/x/config.pbtxt": []byte(`name: "a"`), "s/x/1/model.onnx": []byte("x"),
+			"s/y/1/model.onnx": []byte("y")}, nil, map[string]string{"x/config.pbtxt": `name: "x"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			from, dir := filepath.Join(t.TempDir(), "download.zip"), t.TempDir()
+			if err := os.WriteFile(from, archive(t, tt.files), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if status, text := run(t.Context(), dir, append(tt.args, from)...); status != 0 {
+				t.Fatal(text)
+			}
+			for path, want := range tt.want {
+				if b, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(b) != want {
+					t.Errorf("%s is %q, %v; want %q", path, b, err, want)
+				}
+			}
+		})
+	}
+}
+
 func TestADownloadThatIsCutFiveTimesIsComplete(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 100<<20/16)
 	copy(content[50<<20:], "in the middle")

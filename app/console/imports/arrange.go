@@ -96,17 +96,14 @@ func (h *Handler) describe(ctx context.Context, s *staged, l staging.Layout) err
 	v.Kind, v.Files, v.Versions = l.Kind, l.Files, l.Versions
 	if v.Name == "" {
 		v.Name = freeName(v.Repository, l.Name)
-		if found != nil { // the author's name, if the configuration has one
-			cfg, _, _ := modelconfig.Parse(repo.ConfigName, []byte(*found))
-			if cfg.GetName() != "" && repo.CheckName(cfg.GetName()) == nil {
-				v.Name = cfg.GetName()
-			}
+		if author := staging.Author(l.Dir); author != "" {
+			v.Name = author
 		}
 	}
 	if !s.edited {
 		v.ConfigGenerated = found == nil
 		if found != nil {
-			v.Config = *found
+			v.Config = modelconfig.SetName(*found, v.Name)
 		} else {
 			d := h.Checker.Check(ctx, v.Name, s.dir, nil)
 			if useLabels(s.dir, l.Versions, d) {

@@ -17,6 +17,7 @@ import (
 	"nereid/app/console/code"
 	"nereid/app/console/configs"
 	"nereid/app/console/folders"
+	"nereid/app/console/imports/staging"
 	"nereid/app/console/rest"
 	"nereid/app/durable"
 	"nereid/app/history"
@@ -197,6 +198,9 @@ func (h *Handler) prepare(ctx context.Context, s *staged, in incoming, part, pla
 		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(in.config), 0o644); err != nil {
 			return err
 		}
+	}
+	if err := staging.RenameConfigs(part, plain); err != nil {
+		return err
 	}
 	// The question was about these files and this text: nothing else may run.
 	runs, err := code.Find(part, plain, in.config)

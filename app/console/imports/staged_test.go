@@ -180,6 +180,37 @@ func TestSeveralModelsAreImportsOfTheirOwn(t *testing.T) {
 	}
 }
 
+func TestARenamedImportKeepsItsNameWhenItIsAnalysedAgain(t *testing.T) {
+	h := newHandler(t)
+	im, err := h.Create(request(t, "", nil), &api.ImportCreate{Source: "mlp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, text string) {
+		t.Helper()
+		r := request(t, im.ID, strings.NewReader(text))
+		r.SetPathValue("path", name)
+		if err := h.PutFile(r); err != nil {
+			t.Fatal(err)
+		}
+		if im, err = h.Analyze(request(t, im.ID, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("mlp/config.pbtxt", "name: \"mlp\" # theirs\n")
+	if im, err = h.Configure(request(t, im.ID, nil), &api.ImportConfig{Name: "renamed"}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "name: \"renamed\" # theirs\n"
+	if im.Name != "renamed" || im.Config != want {
+		t.Errorf("renamed: %q with %q", im.Name, im.Config)
+	}
+	put("mlp/1/model.onnx", "graph")
+	if im.Name != "renamed" || im.Config != want {
+		t.Errorf("analysed again: %q with %q, want %q", im.Name, im.Config, want)
+	}
+}
+
 // If there is no place for all models, none is left behind.
 func TestModelsThatDoNotFitAreNotImported(t *testing.T) {
 	h := newHandler(t)
