@@ -500,7 +500,7 @@ def _correlation(value):
 
 def _optional(name, value, of):
     if value is not None and not isinstance(value, of):
-        raise TypeError("InferenceRequest: %s must be a %s, not %s" % (name, of.__name__, type(value).__name__))
+        raise TypeError("InferenceRequest: %s must be of type %s, not %s" % (name, of.__name__, type(value).__name__))
     return value
 
 
