@@ -9,10 +9,7 @@ import (
 	"nereid/engine/status"
 )
 
-// A request of a decoupled model ends with an error when no code can answer it any more. The others of its batch are
-// answered.
-func TestDecoupledModelsThatBreakOff(t *testing.T) {
-	model := `import asyncio, threading
+const breakOffHelpers = `import asyncio, threading
 import triton_python_backend_utils as pb_utils
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -22,7 +19,9 @@ def answer(request, flags=0):
     request.get_response_sender().send(pb_utils.InferenceResponse([out]), flags)
 
 `
-	async := model + `
+
+// breakOffTasks answers in coroutines; an input says what a request does.
+const breakOffTasks = breakOffHelpers + `
 class TritonPythonModel:
     def initialize(self, args):
         self.tasks = set()
@@ -62,7 +61,7 @@ class TritonPythonModel:
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 `
-	sync := model + `
+const breakOffThreads = breakOffHelpers + `
 def work(request):
     x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
     if x[0] == 11:
@@ -76,13 +75,30 @@ class TritonPythonModel:
             if x[0] != 10:
                 threading.Thread(target=work, args=(request,)).start()
 `
+
+// answersOf returns the number of responses with outputs, and the error among them.
+func answersOf(all []answer) (n int, err error) {
+	for _, a := range all {
+		if len(a.outputs) > 0 {
+			n++
+		}
+		if a.err != nil {
+			err = a.err
+		}
+	}
+	return n, err
+}
+
+// A request of a decoupled model ends with an error when no code can answer it any more. The others of its batch are
+// answered.
+func TestDecoupledModelsThatBreakOff(t *testing.T) {
 	decoupled := config("model_transaction_policy { decoupled: true }")
 	r := serve(t, nil, map[string]string{
-		"async/config.pbtxt": decoupled, "async/1/model.py": async,
+		"async/config.pbtxt": decoupled, "async/1/model.py": breakOffTasks,
 		"batch/config.pbtxt": decoupled +
 			"max_batch_size: 3 dynamic_batching { max_queue_delay_microseconds: 60000000 }",
-		"batch/1/model.py":  async,
-		"sync/config.pbtxt": decoupled, "sync/1/model.py": sync,
+		"batch/1/model.py":  breakOffTasks,
+		"sync/config.pbtxt": decoupled, "sync/1/model.py": breakOffThreads,
 	}).ready()
 	for _, tt := range []struct {
 		name, model string
@@ -104,19 +120,9 @@ class TritonPythonModel:
 		{"a thread that answers", "sync", 12, 1, ""},
 	} {
 		t.Run("D038 "+tt.name, func(t *testing.T) {
-			var all []answer
-			for _, a := range r.all(request(tt.model, map[string][]float32{"IN": {tt.in}})) {
-				if len(a.outputs) > 0 || a.err != nil {
-					all = append(all, a)
-				}
-			}
-			var err error
-			if n := len(all); n > 0 && all[n-1].err != nil {
-				err = all[n-1].err
-				all = all[:n-1]
-			}
-			if len(all) != tt.responses || (err == nil) != (tt.err == "") {
-				t.Fatalf("%d responses and the error %v, want %d and %q", len(all), err, tt.responses, tt.err)
+			n, err := answersOf(r.all(request(tt.model, map[string][]float32{"IN": {tt.in}})))
+			if n != tt.responses || (err == nil) != (tt.err == "") {
+				t.Fatalf("%d responses and the error %v, want %d and %q", n, err, tt.responses, tt.err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), tt.err) || status.CodeOf(err) != status.Internal) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
