@@ -25,8 +25,7 @@ def said(call):
 
 def plain(v):
     if isinstance(v, np.ndarray):
-        return {"array": v.dtype.name if v.dtype != np.object_ else "object", "shape": list(v.shape),
-                "values": [plain(x) for x in v.ravel().tolist()]}
+        return {"array": v.dtype.name if v.dtype != np.object_ else "object", "shape": list(v.shape), "values": [plain(x) for x in v.ravel().tolist()]}
     if isinstance(v, (bytes, bytearray)):
         return {"bytes": bytes(v).decode("latin-1")}
     if isinstance(v, type):
@@ -47,8 +46,7 @@ def plain(v):
 
 
 def call(model, name="INPUT0", value=np.arange(3, dtype=np.float32), outputs=("OUTPUT0",), **more):
-    return pb.InferenceRequest(model_name=model, requested_output_names=list(outputs), inputs=[pb.Tensor(name, value)],
-                               **more)
+    return pb.InferenceRequest(model_name=model, requested_output_names=list(outputs), inputs=[pb.Tensor(name, value)], **more)
 
 
 # --- lookups and helpers ---
@@ -57,8 +55,7 @@ def call(model, name="INPUT0", value=np.arange(3, dtype=np.float32), outputs=("O
 def config(model, request):
     c = model.config
     return {
-        "args": {k: model.args[k] for k in ("model_instance_kind", "model_instance_device_id", "model_version",
-                                            "model_name")},
+        "args": {k: model.args[k] for k in ("model_instance_kind", "model_instance_device_id", "model_version", "model_name")},
         "keys": sorted(model.args),
         "all strings": all(isinstance(v, str) for v in model.args.values()),
         "repository": os.path.basename(model.args["model_repository"]),
@@ -75,16 +72,13 @@ def config(model, request):
 
 
 def types(model, request):
-    names = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64",
-             "STRING", "BF16", "BYTES"]
-    numpy = [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32, np.int64, np.float16,
-             np.float32, np.float64, np.object_, np.bytes_, bool, complex]
+    names = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING", "BF16", "BYTES"]
+    numpy = [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64, np.object_, np.bytes_, bool, complex]
     return {
         "strings": {n: said(lambda: pb.triton_string_to_numpy("TYPE_" + n)) for n in names},
         "numbers": [said(lambda: pb.triton_to_numpy_type(n)) for n in range(1, 15)],
         "back": {plain(t): said(lambda: pb.numpy_to_triton_type(t)) for t in numpy},
-        "constants": [pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END,
-                      pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL],
+        "constants": [pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END, pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL],
         "codes": [int(getattr(pb.TritonError, n)) for n in "UNKNOWN INTERNAL NOT_FOUND INVALID_ARG UNAVAILABLE UNSUPPORTED ALREADY_EXISTS CANCELLED".split()],
     }
 
@@ -193,8 +187,7 @@ def told(model, request):
 def made(model, request):
     r = call("m", request_id="i", correlation_id="text", flags=1, timeout=9, parameters={"a": 1, "b": True, "c": "x"})
     r.set_flags(2)
-    return {"id": r.request_id(), "correlation": r.correlation_id(), "flags": r.flags(), "timeout": r.timeout(),
-            "parameters": json.loads(r.parameters()),
+    return {"id": r.request_id(), "correlation": r.correlation_id(), "flags": r.flags(), "timeout": r.timeout(), "parameters": json.loads(r.parameters()),
             "outputs": sorted(r.requested_output_names()), "inputs": [plain(t) for t in r.inputs()]}
 
 
@@ -213,8 +206,7 @@ def bls(model, request):
         "shape": lambda: call("py_identity", value=np.zeros([3, 3], np.float32)).exec(),
         "its error": lambda: call("py_moody", value=np.array([3], np.float32)).exec(),
         "its exception": lambda: without_path(plain(call("py_moody", value=np.array([-1], np.float32)).exec())),
-        "decoupled, not asked for": lambda: call("py_stream", value=np.array([2], np.int32), name="IN",
-                                                 outputs=["OUT"]).exec(),
+        "decoupled, not asked for": lambda: call("py_stream", value=np.array([2], np.int32), name="IN", outputs=["OUT"]).exec(),
     }
 
 
@@ -228,8 +220,7 @@ def stream(model, request):
     r = call("py_stream", value=np.array([3], np.int32), name="IN", outputs=["OUT"])
     it = r.exec(decoupled=True)
     first = [plain(x) for x in it]
-    return {"iterator": type(it).__name__, "first": [x for x in first if x != {"outputs": []}],
-            "plain": [plain(x) for x in call("py_identity").exec(decoupled=True)][:1]}
+    return {"iterator": type(it).__name__, "first": [x for x in first if x != {"outputs": []}], "plain": [plain(x) for x in call("py_identity").exec(decoupled=True)][:1]}
 
 
 def spawned(model, request):
@@ -245,10 +236,8 @@ def spawned(model, request):
 
 def sequence(model, request):
     out = []
-    for value, flags in ((5, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START), (6, 0),
-                         (7, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)):
-        out.append(plain(call("py_sequence", value=np.array([[value]], np.float32), correlation_id=99,
-                              flags=flags).exec()))
+    for value, flags in ((5, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START), (6, 0), (7, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)):
+        out.append(plain(call("py_sequence", value=np.array([[value]], np.float32), correlation_id=99, flags=flags).exec()))
     return out
 
 
@@ -263,10 +252,8 @@ def ready(model, request):
 
 
 def loading(model, request):
-    c = json.dumps({"name": "py_late", "backend": "python", "max_batch_size": 0,
-                    "parameters": {"mark": {"string_value": "overridden"}},
-                    "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
-                    "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]})
+    c = json.dumps({"name": "py_late", "backend": "python", "max_batch_size": 0, "parameters": {"mark": {"string_value": "overridden"}},
+                    "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}], "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]})
     got = {"before": lambda: pb.is_model_ready("py_late")}
     got["load"] = lambda: pb.load_model("py_late")
     got["ready"] = lambda: pb.is_model_ready("py_late")
@@ -333,8 +320,7 @@ def other_type(model, request):
 
 
 def both_outputs(model, request):
-    return pb.InferenceResponse([pb.Tensor("OUT", np.array([b"x"], np.object_)),
-                                 pb.Tensor("NOPE", np.zeros(1, np.float32))])
+    return pb.InferenceResponse([pb.Tensor("OUT", np.array([b"x"], np.object_)), pb.Tensor("NOPE", np.zeros(1, np.float32))])
 
 
 def raises(model, request):
