@@ -101,6 +101,7 @@ func (n *network) run(ctx context.Context) error {
 
 // apply opens and closes listeners as chosen. mu is held.
 func (n *network) apply() {
+	n.shareMemory()
 	wanted := map[string]bool{}
 	n.problems = nil
 	if n.choice.Open && !n.fixed() {
@@ -118,6 +119,16 @@ func (n *network) apply() {
 			l.CloseAll()
 			delete(n.open, key)
 		}
+	}
+}
+
+// shareMemory lets clients share memory with the server while only this machine is served. mu is held.
+func (n *network) shareMemory() {
+	if !n.f.c.LocalClientShm || n.fixed() {
+		return
+	}
+	if err := n.f.engine.SharedMemory().Disable(n.choice.Open); err != nil {
+		n.f.log.Warn("shared memory of clients", "err", err)
 	}
 }
 

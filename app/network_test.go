@@ -13,6 +13,7 @@ import (
 	"nereid/app/access"
 	"nereid/app/console/api"
 	"nereid/engine/inferencepb"
+	"nereid/engine/shm"
 )
 
 // B080: the page opens the server on another address while it runs, beside the loopback listeners, and closes it again.
@@ -43,6 +44,10 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer local.Close()
+	regions := r.engine.SharedMemory()
+	if !regions.Allows(shm.System) {
+		t.Error("H086 clients on this machine cannot share memory")
+	}
 	code, state := put(r, `{"open":true,"address":""}`)
 	if code != 200 || !state.Network.Open || len(state.Network.Reached) != 3 || len(state.Network.Problems) > 0 {
 		t.Fatalf("opening = %d %+v", code, state)
@@ -72,6 +77,9 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 			t.Error("the console is open too")
 		}
 	})
+	if regions.Allows(shm.System) {
+		t.Error("H086 clients can share memory while other machines are served")
+	}
 	t.Run("a connection on loopback stays", func(t *testing.T) {
 		if _, err := io.WriteString(local,
 			"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+token+"\r\n\r\n"); err != nil {
@@ -104,6 +112,9 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 	if code, state := put(r, `{"open":false,"localFree":true}`); code != 200 || state.Network.Open ||
 		len(state.Network.Reached) != 0 || !state.Network.LocalFree {
 		t.Errorf("closing = %d %+v", code, state)
+	}
+	if !regions.Allows(shm.System) {
+		t.Error("H086 clients cannot share memory after the network was closed")
 	}
 	if n, err := remote.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("a connection from the network lives on: %d, %v", n, err)

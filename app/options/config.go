@@ -86,6 +86,8 @@ type Config struct {
 	SageMaker SageMaker
 	VertexAI  VertexAI
 	Metrics   metrics.Options
+	// LocalClientShm: --allow-client-shm is not given, so clients share memory only while just this machine is served.
+	LocalClientShm bool
 	// OmitGPUMetrics is --allow-gpu-metrics=false.
 	OmitGPUMetrics bool
 
@@ -295,6 +297,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		c.Engine.RateLimiter = instance.NewLimiter(c.RateLimit.Resources)
 	}
 	if _, ok := c.given[allowClientShm]; !ok {
+		c.LocalClientShm = true
 		c.Engine.SharedMemory.Disabled = c.Listen.InferenceReachable()
 	}
 	e, all := &c.Engine, slices.Contains(c.Engine.StartupModels, "*")

@@ -293,7 +293,8 @@ func (c *Config) memoryOptions() []option {
 				"several times.", c.gpuLimit()),
 		opt(allowClientShm, "boolean",
 			"Lets clients share memory with the server. Default: true if HTTP, gRPC, SageMaker and Vertex AI listen "+
-				"on loopback addresses only, otherwise false.", not(&c.Engine.SharedMemory.Disabled)),
+				"on loopback addresses only, otherwise false. While the GUI opens the server to the network, it is "+
+				"false too.", not(&c.Engine.SharedMemory.Disabled)),
 	}
 }
 

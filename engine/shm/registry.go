@@ -76,7 +76,7 @@ type DeviceMemory interface {
 
 // Options of a Registry. The zero value allows system regions.
 type Options struct {
-	// Disabled refuses registrations: --allow-client-shm=false.
+	// Disabled refuses registrations: --allow-client-shm=false. Registry.Disable changes it.
 	Disabled bool
 	// MaxRegions bounds the registered regions; each has a file descriptor. 0: 1024.
 	MaxRegions int
@@ -113,7 +113,8 @@ var errDisabled = status.New(status.Unsupported,
 // Registry holds the regions by name. A nil *Registry has none and refuses registrations. Its methods are safe for
 // concurrent use.
 type Registry struct {
-	o Options
+	o        Options
+	disabled atomic.Bool
 
 	mu      sync.RWMutex
 	regions map[string]*region // guarded by mu, as is the next
@@ -150,12 +151,27 @@ func (r *region) release() error {
 func New(o Options) *Registry {
 	o.MaxRegions = cmp.Or(o.MaxRegions, defaultMaxRegions)
 	o.Folder = cmp.Or(o.Folder, "/dev/shm")
-	return &Registry{o: o, regions: map[string]*region{}}
+	g := &Registry{o: o, regions: map[string]*region{}}
+	g.disabled.Store(o.Disabled)
+	return g
+}
+
+// Disable refuses registrations from now on, or no longer. Disabling also unregisters all regions. It returns the
+// errors of Unregister.
+func (g *Registry) Disable(disabled bool) error {
+	if !disabled {
+		g.disabled.Store(false)
+		return nil
+	}
+	g.mu.Lock() // register reads it with mu held
+	g.disabled.Store(true)
+	g.mu.Unlock()
+	return errors.Join(g.unregister(System, ""), g.unregister(CUDA, ""))
 }
 
 // Allows reports whether regions of a kind can be registered here.
 func (g *Registry) Allows(k Kind) bool {
-	if g == nil || g.o.Disabled {
+	if g == nil || g.disabled.Load() {
 		return false
 	}
 	if k == CUDA {
@@ -242,7 +258,7 @@ func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size u
 
 func (g *Registry) checkName(k Kind, name string) error {
 	switch {
-	case g == nil || g.o.Disabled:
+	case g == nil || g.disabled.Load():
 		return errDisabled
 	case name == "":
 		return status.Errorf(status.InvalidArg, "'region name' is necessary to register %s shared memory region", k)
@@ -278,6 +294,8 @@ func (g *Registry) freeLocked(name string) error {
 	switch {
 	case g.closed:
 		return status.New(status.Unavailable, "the server is shutting down")
+	case g.disabled.Load():
+		return errDisabled
 	case g.regions[name] != nil:
 		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
 	case len(g.regions) >= g.o.MaxRegions:
@@ -306,9 +324,13 @@ func (g *Registry) register(r *region) error {
 // an error. Requests that use a region keep it until they end. Errors: Unsupported if shared memory is disabled,
 // Internal for memory that cannot be unmapped.
 func (g *Registry) Unregister(k Kind, name string) error {
-	if g == nil || g.o.Disabled {
+	if g == nil || g.disabled.Load() {
 		return errDisabled
 	}
+	return g.unregister(k, name)
+}
+
+func (g *Registry) unregister(k Kind, name string) error {
 	var failed []string
 	for _, r := range g.take(k, name) {
 		if err := r.release(); err != nil {

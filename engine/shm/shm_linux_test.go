@@ -279,6 +279,21 @@ func TestDisabledSharedMemory(t *testing.T) {
 	}
 }
 
+func TestDisable_H086(t *testing.T) {
+	key, _ := object(t, counting(64))
+	g := registry(t, Options{})
+	check(t, g.RegisterSystem("r", key, 0, 64, Self), 0, "")
+	check(t, g.Disable(true), 0, "")
+	_, err := read(g, Range{Region: "r", Size: 1}, tensor.Uint8)
+	check(t, err, status.NotFound, "Unable to find shared memory region: 'r'")
+	check(t, g.RegisterSystem("r", key, 0, 64, Self), status.Unsupported, errDisabled.Error())
+	if g.Allows(System) {
+		t.Error("regions are said to be allowed")
+	}
+	check(t, g.Disable(false), 0, "")
+	check(t, g.RegisterSystem("r", key, 0, 64, Self), 0, "")
+}
+
 func TestRegisterCUDA(t *testing.T) {
 	handle := make([]byte, HandleSize)
 	t.Run("C10 CUDA without a GPU", func(t *testing.T) {

@@ -51,7 +51,7 @@ export const en = {
   "token.once": "Copy it now. Only its hash is kept, so it cannot be shown again.",
   "token.seen": "I have copied it",
   "network.title": "Reachable from the network",
-  "network.help": "The server listens on this machine only, unless you open it here. Other machines can then reach HTTP, gRPC and metrics with a token, at once and after a restart.",
+  "network.help": "The server listens on this machine only, unless you open it here. Other machines can then reach HTTP, gRPC and metrics with a token, at once and after a restart. Programs on this machine cannot share memory with the server then.",
   "network.warning": "Anyone who has a token and can reach this machine can use its models. Without TLS, others on the network can read tokens and data. Open it only on networks that you trust, or set up HTTPS.",
   "network.fixed": "Options of the command line set the addresses. Start without these options to change them here.",
   "network.needsToken": "Create a token first.",

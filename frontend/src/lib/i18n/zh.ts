@@ -53,7 +53,7 @@ export const zh: Record<keyof typeof en, string> = {
   "token.once": "请立即复制：服务器只保存其哈希值，之后无法再次显示。",
   "token.seen": "我已保存",
   "network.title": "网络访问",
-  "network.help": "除非在此开放，服务器只监听本机。开放后，其他机器可凭令牌访问 HTTP、gRPC 和指标，立即生效并在下次启动后保持。",
+  "network.help": "除非在此开放，服务器只监听本机。开放后，其他机器可凭令牌访问 HTTP、gRPC 和指标，立即生效并在下次启动后保持。开放期间，本机程序不能与服务器共享内存。",
   "network.warning": "任何持有令牌并能连到这台机器的人都可以使用其模型。没有 TLS 时，令牌和数据可能在途中被读取；请只在可信网络中开放，或配置 HTTPS。",
   "network.fixed": "监听地址由命令行选项决定。去掉这些选项启动后即可在此设置。",
   "network.needsToken": "请先创建令牌。",
