@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,9 +39,9 @@ func (l *Endpoints) Open() (Listeners, error) {
 		if e.Shared {
 			config.Control = sharePort
 		}
-		l, err := config.Listen(context.Background(), "tcp", e.hostPort(e.Port))
+		l, err := config.Listen(context.Background(), e.network(), e.hostPort(e.Port))
 		if errors.Is(err, syscall.EADDRINUSE) && e.OrFree {
-			l, err = net.Listen("tcp", e.hostPort(0))
+			l, err = net.Listen(e.network(), e.hostPort(0))
 		}
 		if err != nil {
 			errs = append(errs, e.describe(err))
@@ -53,6 +54,14 @@ func (l *Endpoints) Open() (Listeners, error) {
 		return nil, err
 	}
 	return all, nil
+}
+
+// network returns the network of net.Listen, with which 0.0.0.0 does not include the addresses of IPv6.
+func (e *Endpoint) network() string {
+	if ip, known := e.ip(); known && ip == netip.IPv4Unspecified() {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 func (e *Endpoint) hostPort(port int) string {
@@ -69,7 +78,7 @@ func (e *Endpoint) describe(err error) error {
 	if name := portHolder(e.Port); name != "" {
 		holder = " by " + name
 	}
-	if l, err := net.Listen("tcp", e.hostPort(0)); err == nil {
+	if l, err := net.Listen(e.network(), e.hostPort(0)); err == nil {
 		_ = l.Close() // only its number is needed
 		free = fmt.Sprintf("; say --%[1]s=%[2]d (free now) or --%[1]s=0", e.Option, l.Addr().(*net.TCPAddr).Port)
 	}

@@ -106,7 +106,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "D18 --crash-inputs-dir", args: []string{"--crash-inputs-dir=."},
 			check:   func(c *Config) bool { return c.Backends.CrashInputs == "." },
 			refused: []string{"--crash-inputs-dir=/no/such/folder"}},
-		{name: "--model-reload-policy", args: []string{"--model-reload-policy=resources_first"},
+		{name: "--model-reload-policy", args: []string{"--model-reload-policy=Resources_First"},
 			check:   func(c *Config) bool { return c.Engine.ResourcesFirst },
 			refused: []string{"--model-reload-policy=some"}},
 		{name: "--model-load-retry-count", args: []string{"--model-load-retry-count=3"},
@@ -201,6 +201,8 @@ func TestTritonserverOptions(t *testing.T) {
 			args:    []string{"--grpc-infer-response-compression-level=high"},
 			check:   func(c *Config) bool { return c.GRPC.CompressResponses },
 			refused: []string{"--grpc-infer-response-compression-level=best"}},
+		{name: "--grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=None"},
+			check: func(c *Config) bool { return !c.GRPC.CompressResponses }},
 		{name: "--http-allowed-origins",
 			args: []string{"--http-allowed-origins=https://a.example,http://localhost:3000"},
 			check: func(c *Config) bool {
@@ -400,7 +402,7 @@ func TestTritonserverOptions(t *testing.T) {
 				r := c.ResponseCache
 				return r.Directory == "/x" && r.Library == "own" && r.Settings["size"] == "7" && r.On()
 			}},
-		{name: "--rate-limit", args: []string{"--rate-limit=execution_count"},
+		{name: "--rate-limit", args: []string{"--rate-limit=EXECUTION_COUNT"},
 			check:   func(c *Config) bool { return c.RateLimit.On && c.Engine.RateLimiter != nil },
 			refused: []string{"--rate-limit=on"}},
 		{name: "--rate-limit=off", args: []string{"--rate-limit=off"},

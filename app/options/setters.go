@@ -27,18 +27,24 @@ func (c *Config) logVerbose(v string) error {
 }
 
 func (c *Config) reloadPolicy(v string) error {
-	c.Engine.ResourcesFirst = v == lifecycle.ReloadResources
-	return choice(new(string), lifecycle.ReloadAvailability, lifecycle.ReloadResources)(v)
+	var policy string
+	err := choice(&policy, lifecycle.ReloadAvailability, lifecycle.ReloadResources)(v)
+	c.Engine.ResourcesFirst = policy == lifecycle.ReloadResources
+	return err
 }
 
 func (r *RateLimit) setMode(v string) error {
-	r.On = v == "execution_count"
-	return choice(new(string), "off", "execution_count")(v)
+	var mode string
+	err := choice(&mode, "off", "execution_count")(v)
+	r.On = mode == "execution_count"
+	return err
 }
 
 func (c *Config) grpcCompression(v string) error {
-	c.GRPC.CompressResponses = v != "none"
-	return choice(new(string), "none", "low", "medium", "high")(v)
+	var level string
+	err := choice(&level, "none", "low", "medium", "high")(v)
+	c.GRPC.CompressResponses = level != "none"
+	return err
 }
 
 func (c *Config) responseCacheSize(v string) error {

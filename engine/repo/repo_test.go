@@ -61,6 +61,7 @@ func TestChangesAreSeen(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, string) {}, false},
 		{"swap file", func(t *testing.T, d string) { write(t, d+"/.config.pbtxt.swp", "x") }, false},
+		{"copy of unsaved text", func(t *testing.T, d string) { write(t, d+"/#config.pbtxt#", "x") }, false},
 		{"copy under way", func(t *testing.T, d string) { write(t, d+"/1/model.onnx.part", "x") }, false},
 		{"B15 same size and time, other inode", func(t *testing.T, d string) {
 			info, err := os.Stat(d + "/1/model.onnx")

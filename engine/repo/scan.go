@@ -262,7 +262,8 @@ func isFolder(parent string, e fs.DirEntry) bool {
 
 // Ignored reports whether a file name belongs to an editor, an incomplete copy or a version control system.
 func Ignored(name string) bool {
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || name == "__pycache__" {
+	emacs := strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") // its copies of unsaved text
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || emacs || name == "__pycache__" {
 		return true
 	}
 	switch filepath.Ext(name) {
