@@ -201,7 +201,8 @@ func TestTritonserverOptions(t *testing.T) {
 			args:    []string{"--grpc-infer-response-compression-level=high"},
 			check:   func(c *Config) bool { return c.GRPC.CompressResponses },
 			refused: []string{"--grpc-infer-response-compression-level=best"}},
-		{name: "--grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=None"},
+		{name: "--grpc-infer-response-compression-level=None",
+			args:  []string{"--grpc-infer-response-compression-level=None"},
 			check: func(c *Config) bool { return !c.GRPC.CompressResponses }},
 		{name: "--http-allowed-origins",
 			args: []string{"--http-allowed-origins=https://a.example,http://localhost:3000"},
@@ -743,6 +744,18 @@ func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
 		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil ||
 			!strings.Contains(err.Error(), "leave one of the two out") {
 			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// The last value counts, but 0 does not turn off what --cache-config made.
+func TestTheResponseCacheIsTurnedOffAgain_H088(t *testing.T) {
+	const own, other = "--response-cache-byte-size=", "--cache-config=local,size=1000"
+	for args, want := range map[[2]string]int64{{own + "1000", own + "0"}: 0, {own + "0", own + "1000"}: 1000,
+		{other, own + "0"}: 1000, {own + "0", other}: 1000} {
+		c, err := Load(false, append(args[:], "--data-dir="+t.TempDir()), none)
+		if err != nil || c.ResponseCache.Size != want {
+			t.Errorf("%q: %v, %+v; want a size of %d", args, err, c.ResponseCache, want)
 		}
 	}
 }

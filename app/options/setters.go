@@ -49,6 +49,9 @@ func (c *Config) grpcCompression(v string) error {
 
 func (c *Config) responseCacheSize(v string) error {
 	if v == "0" {
+		if c.given["cache-config"] == "" {
+			c.ResponseCache.Size = 0
+		}
 		return nil
 	}
 	return c.cacheSize(v, "cache-config")

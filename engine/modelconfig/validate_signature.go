@@ -104,7 +104,7 @@ func (c signatureChecker) compareShape(t modelTensor, io IO, path string) {
 		}
 	case batched && io.Dims[0] != -1:
 		fix := fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: "+
-			"set max_batch_size to 0 and write the whole shapes, here %s",
+			"set max_batch_size to 0, list all inputs and outputs, and write the whole shapes, here %s",
 			c.cfg.MaxBatchSize, writeShape(io.Dims, reshaped))
 		c.err(at, fix, "model '%s', tensor '%s': for the model to support batching the shape should have at least "+
 			"1 dimension and the first dimension must be -1; but shape expected by the model is %s",
@@ -165,7 +165,7 @@ func (c signatureChecker) shapeFix(dims, model []int64, reshaped bool) string {
 	want := writeShape(model[1:], reshaped)
 	if fits(dims, model, false) {
 		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims "+
-			"by itself: write %s without it, or set max_batch_size to 0", n, want)
+			"by itself: write %s without it, or set max_batch_size to 0 and list all inputs and outputs", n, want)
 	}
 	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", want, n)
 }
