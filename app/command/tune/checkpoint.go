@@ -21,6 +21,7 @@ type checkpointHead struct {
 	Model   string
 	With    []string          `json:",omitempty"`
 	Configs map[string]string // the present ones, by model
+	Files   map[string]string // the state of the other files, by model
 	Batch   int
 	Rate    bool
 	Server  []string // options
@@ -40,11 +41,12 @@ func (o *options) openCheckpoint(t *tuner) (known map[string]tune.Measurement, k
 		return nil, func(tune.Trial) error { return nil }, nil
 	}
 	head := checkpointHead{
-		Version: 1, Model: o.model, With: o.with, Configs: map[string]string{}, Batch: m.batch, Rate: t.rate,
-		Server: t.serverOptions, Data: m.paths, Inputs: m.inputs,
+		Version: 1, Model: o.model, With: o.with, Configs: map[string]string{}, Files: map[string]string{},
+		Batch: m.batch, Rate: t.rate, Server: t.serverOptions, Data: m.paths, Inputs: m.inputs,
 	}
 	for _, m := range t.models() {
 		head.Configs[m.name] = m.config
+		head.Files[m.name] = m.files()
 	}
 	first, err := json.Marshal(head)
 	if err != nil {
@@ -80,8 +82,8 @@ func (o *options) openCheckpoint(t *tuner) (known map[string]tune.Measurement, k
 	}, nil
 }
 
-var errNotCheckpoint = errors.New("it is of another model, configuration, load or server; name another file, or " +
-	"remove it")
+var errNotCheckpoint = errors.New("it is of another model, configuration, load or server, or files of a model have " +
+	"changed; name another file, or remove it")
 
 // readCheckpoint reads the measurements of a checkpoint whose head must be first. A last line without an end does not
 // count.

@@ -444,6 +444,8 @@ func TestPrivateServerLog(t *testing.T) {
 }
 
 func TestTuneCheckpoint(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "m")
+	writeFiles(t, folder, map[string]string{"1/model.py": "x", "config.pbtxt": ""})
 	open := func(t *testing.T, text string, args ...string) (at string, err error) {
 		t.Helper()
 		at = filepath.Join(t.TempDir(), "checkpoint")
@@ -454,7 +456,7 @@ func TestTuneCheckpoint(t *testing.T) {
 		if text != "" {
 			writeFiles(t, filepath.Dir(at), map[string]string{"checkpoint": text})
 		}
-		_, _, err = o.openCheckpoint(&tuner{tuned: []modelFolder{{name: "m"}}})
+		_, _, err = o.openCheckpoint(&tuner{tuned: []modelFolder{{name: "m", folder: folder}}})
 		return at, err
 	}
 	read := func(t *testing.T, at string) string {
@@ -492,6 +494,16 @@ func TestTuneCheckpoint(t *testing.T) {
 	t.Run("other shapes are another load", func(t *testing.T) {
 		if _, err := open(t, head+line, "--shape=X:1,2"); err == nil ||
 			!strings.Contains(err.Error(), "name another file") {
+			t.Error(err)
+		}
+	})
+	t.Run("F035 a model whose files have changed is another one", func(t *testing.T) {
+		writeFiles(t, folder, map[string]string{"config.pbtxt": "# a comment"})
+		if _, err := open(t, head+line); err != nil {
+			t.Errorf("after a change of the file config.pbtxt: %v", err)
+		}
+		writeFiles(t, folder, map[string]string{"1/model.py": "other"})
+		if _, err := open(t, head+line); err == nil || !strings.Contains(err.Error(), "name another file") {
 			t.Error(err)
 		}
 	})

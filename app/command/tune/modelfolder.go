@@ -19,6 +19,12 @@ type modelFolder struct {
 	config       string // the text of config.pbtxt; "" without the file
 }
 
+// files returns a text that changes when a file of the model does, other than its configuration.
+func (m *modelFolder) files() string {
+	found := repo.ScanModel(filepath.Dir(m.folder), filepath.Base(m.folder), "")
+	return fmt.Sprint(found.Rest, found.Versions)
+}
+
 // findModel finds a model in repositories, which must be folders.
 func findModel(repositories []string, name string) (modelFolder, error) {
 	if err := repo.CheckName(name); err != nil {
