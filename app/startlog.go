@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -11,11 +12,14 @@ import (
 	"nereid/engine/agent"
 )
 
+// builtIn is the path of what is in the program.
+const builtIn = "<built in>"
+
 // logTables logs the tables that Triton logs when its models are loaded.
 func (s *server) logTables() {
 	agents := [][]string{{"Repository Agent", "Path"}}
 	for _, a := range agent.All() {
-		agents = append(agents, []string{a.Name(), "<built in>"})
+		agents = append(agents, []string{a.Name(), builtIn})
 	}
 	for _, a := range s.backends.Agents {
 		agents = append(agents, []string{a.Name(), a.Library()})
@@ -23,11 +27,27 @@ func (s *server) logTables() {
 	logging.Table(s.log, agents)
 	rows := [][]string{{"Backend", "Path", "Config"}}
 	for _, b := range s.backends.All {
-		rows = append(rows, []string{b.Name(), "<built in>", "{}"})
+		path := builtIn
+		if file, ok := b.(interface{ File() string }); ok {
+			path = cmp.Or(file.File(), builtIn)
+		}
+		rows = append(rows, []string{b.Name(), path, backendConfig(s.c.Backends.Libraries[b.Name()])})
 	}
 	logging.Table(s.log, rows)
 	logging.Table(s.log, modelRows(s.engine))
 	logging.Table(s.log, optionRows(s.c, s.engine))
+}
+
+// backendConfig writes the settings of --backend-config as in Triton's table.
+func backendConfig(settings map[string]string) string {
+	if len(settings) == 0 {
+		return "{}"
+	}
+	b, err := json.Marshal(map[string]any{"cmdline": settings})
+	if err != nil {
+		panic(err) // texts always have a JSON form
+	}
+	return string(b)
 }
 
 func modelRows(e *engine.Engine) [][]string {

@@ -17,7 +17,16 @@ func TestTheStartLogsTritonsTables(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := runServer(t, "", "--model-repository="+more, "--load-model=broken", "--strict-readiness=false",
+	directory := t.TempDir()
+	scale := filepath.Join(directory, "scale", "model.py")
+	if err := os.Mkdir(filepath.Dir(scale), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(scale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runServer(t, "", "--backend-directory="+directory, "--backend-config=scale,by=2",
+		"--model-repository="+more, "--load-model=broken", "--strict-readiness=false",
 		"--cache-config=local,size=1048576", "--id=mine")
 	text := r.out.String()
 	// As in Triton, a table begins on the line after the log's prefix. All its lines begin with + or | and are equally
@@ -33,7 +42,7 @@ func TestTheStartLogsTritonsTables(t *testing.T) {
 	}{
 		{"E047 repository agents", []string{"Repository Agent +\\| Path", "checksum +\\| <built in>"}},
 		{"E047 backends", []string{"Backend +\\| Path +\\| Config", "identity +\\| <built in> +\\| {}",
-			"onnxruntime .*"}},
+			"onnxruntime .*", "scale +\\| " + regexp.QuoteMeta(scale) + " +\\| {\"cmdline\":{\"by\":\"2\"}}"}},
 		{"E047 models with status and reason", []string{"Model +\\| Version +\\| Status",
 			"broken +\\| (1|-) +\\| (UNAVAILABLE|Not loaded): .*nosuch.*", "good +\\| 1 +\\| READY"}},
 		{"E047 options", []string{"Option +\\| Value", "server_id +\\| mine", "server_version +\\| 2\\.51\\.0",

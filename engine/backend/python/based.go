@@ -63,6 +63,9 @@ func (b *based) Traits() backend.Traits {
 	return traits
 }
 
+// File returns the backend's model.py in the backend directory, "" if it is one of the server's.
+func (b *based) File() string { return b.file }
+
 // path returns the path of the backend's model.py. Those of the server are unpacked first.
 func (b *based) path() (string, error) {
 	if b.file != "" {
