@@ -23,12 +23,17 @@ type Host interface {
 // infer.LatestVersion is the latest.
 type Lookup func(model string, version int64) (*inferencepb.ModelConfig, error)
 
+// Holder holds a served version of the model with this key. It returns nil if that is not in memory.
+type Holder func(model string, version int64) infer.Held
+
 // Options configure a Graph.
 type Options struct {
 	// Config is the ensemble's configuration, normalised, and validated without the models of its steps.
 	Config *inferencepb.ModelConfig
 	Host   Host
 	Models Lookup
+	// Hold keeps the models of the steps open for a request. nil: each step takes what is in service then.
+	Hold Holder
 	// Stats counts the ensemble's own requests.
 	Stats *stats.Version
 }
@@ -39,10 +44,12 @@ type Graph struct {
 	cfg      *inferencepb.ModelConfig
 	name     string
 	host     Host
+	holder   Holder
 	stats    *stats.Version
 	batching bool
 	steps    []step
-	tensors  []string // by tensor number
+	models   []stepModel // of the steps, each once
+	tensors  []string    // by tensor number
 	inputs   map[string]int
 	outputs  []int // the ensemble's outputs, in the configuration's order
 
@@ -60,8 +67,15 @@ type Graph struct {
 type step struct {
 	model   string
 	version int64
+	held    int    // index in Graph.models
 	in, out []link // by port
 	limit   *limit // nil: no limit
+}
+
+// stepModel is a model as a step names it.
+type stepModel struct {
+	name    string
+	version int64
 }
 
 // limit limits how many requests of a step are in flight at once, over all requests of the ensemble.
@@ -83,7 +97,7 @@ type link struct {
 func New(o Options) (*Graph, error) {
 	cfg := o.Config
 	g := &Graph{
-		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, stats: o.Stats,
+		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, holder: o.Hold, stats: o.Stats,
 		inputs: map[string]int{}, batching: cfg.GetMaxBatchSize() > 0, sequences: map[infer.CorrelationID][]*place{},
 	}
 	if o.Stats != nil {
@@ -105,6 +119,11 @@ func New(o Options) (*Graph, error) {
 	maxInFlight := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		st := step{model: StepKey(s), version: stepVersion(s)}
+		m := stepModel{st.model, st.version}
+		if st.held = slices.Index(g.models, m); st.held < 0 {
+			st.held = len(g.models)
+			g.models = append(g.models, m)
+		}
 		for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 			st.in = append(st.in, link{port, number(s.GetInputMap()[port])})
 		}

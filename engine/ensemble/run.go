@@ -17,6 +17,7 @@ type run struct {
 	need  []bool // by step: whether it runs; nil: all run
 	fits  []fit  // by step
 	place *place // nil: the request belongs to no sequence
+	holds []infer.Hold
 
 	mu        sync.Mutex
 	active    map[*infer.Request]struct{} // guarded by mu, as is all below: running requests of steps
@@ -38,7 +39,7 @@ func (g *Graph) Enqueue(r *infer.Request) error {
 	r.Retain()
 	r.Times.Queued = infer.Now()
 	x := &run{g: g, r: r, need: g.needed(r), fits: *g.fits.Load(), active: map[*infer.Request]struct{}{}}
-	x.place = g.join(r)
+	x.place, x.holds = g.join(r), g.hold(r)
 	r.SetQueue(x)
 	if r.Cancelled() {
 		x.Cancelled(r)
@@ -95,6 +96,7 @@ func (x *run) Cancelled(*infer.Request) {
 func (x *run) execute() {
 	defer x.g.end()
 	defer x.r.Release()
+	defer unhold(x.holds)
 	defer x.g.leave(x.place)
 	f := newFlow(x)
 	for i := range x.r.Inputs {
@@ -182,7 +184,7 @@ func (x *run) call(i int, values []value, take func(resp *infer.Response) error)
 		return status.New(status.Cancelled, "request was cancelled")
 	}
 	defer x.leave(r)
-	err := x.g.host.Infer(context.Background(), r)
+	err := x.infer(s, r)
 	x.passTurn(i)
 	if err != nil {
 		return err
@@ -299,7 +301,7 @@ func (x *run) request(s *step, f *fit, values []value) *infer.Request {
 	}
 	r.Parameters = append(r.Parameters, x.r.Parameters...)
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
-	r.Origin = x.r.Origin
+	r.Origin, r.Holds = x.r.Origin, x.holds
 	return r
 }
 

@@ -113,6 +113,8 @@ type Request struct {
 	Record Record
 	// Origin is set by a model that makes the request. It is nil for a client's request.
 	Origin *Origin
+	// Holds are the versions that the ensemble holds of whose step this request is.
+	Holds []Hold
 	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then
 	// execute the request itself, even if that blocks on another process (backend.Traits.WaitsInline). The context
 	// ends when the client has disconnected. Code that blocks on this goroutine must watch it, since the goroutine
@@ -278,7 +280,7 @@ func (r *Request) reset() {
 	clear(c.Parameters)
 	r.Content = Content{Inputs: c.Inputs[:0], Outputs: c.Outputs[:0], Parameters: c.Parameters[:0]}
 	r.Progress = Progress{Steps: r.Steps[:0]}
-	r.Trace, r.Record, r.Origin, r.Client = nil, nil, nil, nil
+	r.Trace, r.Record, r.Origin, r.Holds, r.Client = nil, nil, nil, nil, nil
 	r.observer, r.ordered = nil, ordered{held: r.ordered.held[:0]}
 	r.answered.Store(false)
 	r.used.Store(false)

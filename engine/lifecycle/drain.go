@@ -30,6 +30,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 	for _, d := range fx.drain {
 		var size residency.Amount
 		if d.model != nil {
+			m.leaving[d.model] = true
 			size = e.account.Leave(d.model)
 		}
 		m.wg.Go(func() { m.drain(e, d, size) })
@@ -45,6 +46,9 @@ func (m *Manager) step(e *entry, ev event) effects {
 // drain closes a model that left service once its last request is answered.
 func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 	if d.model != nil {
+		if d.why == evicted { // those that hold it load it again
+			d.model.DropHolds()
+		}
 		m.linger(e, d.model)
 		closed := m.agents.unload(d.model)
 		if err := d.model.Close(m.hard); err != nil {
@@ -55,6 +59,7 @@ func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 	m.mu.Lock()
 	m.overrides[d.model].release()
 	delete(m.overrides, d.model)
+	delete(m.leaving, d.model)
 	m.step(e, drained{d.number})
 	m.memory.Closed(size)
 	closed := m.closed
@@ -69,6 +74,16 @@ func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 		m.o.Events.replaced(e.name, d.number)
 	case evicted:
 		m.o.Events.evicted(e.name, d.number)
+	}
+}
+
+// dropHolds lets the models that left service close although requests of ensembles hold them. Otherwise a load that
+// such a request needs could wait for their memory, and they for the request.
+func (m *Manager) dropHolds() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for mod := range m.leaving {
+		mod.DropHolds()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"nereid/engine/ensemble"
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -214,6 +215,20 @@ func (s steps) labels(name string, version int64, output string) []string {
 		return nil
 	}
 	return mod.Labels(output)
+}
+
+// hold holds a version in service; see ensemble.Holder.
+func (s steps) hold(name string, version int64) infer.Held {
+	for {
+		mod, err := s.m.Find(name, version)
+		if err != nil {
+			return nil // the request of the step waits for the model, or gets the error
+		}
+		if mod.Hold() {
+			return mod
+		}
+		// It began to close after we looked, so the table has been replaced: look again.
+	}
 }
 
 // UnloadAll unloads a model. If it is an ensemble, it also unloads the models of its steps, except for those that

@@ -43,6 +43,7 @@ type Manager struct {
 	entries map[string]*entry // guarded by mu, as are the entries' fields
 	// overrides are what loaded models came from; guarded by mu.
 	overrides map[*model.Model]*override
+	leaving   map[*model.Model]bool // left service and are not closed yet; guarded by mu
 	closed    bool
 }
 
@@ -71,12 +72,12 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	o.Settle = cmp.Or(o.Settle, time.Second)
 	m := &Manager{
 		o: o, Repositories: newRepositories(&o), stats: registry, entries: map[string]*entry{},
-		overrides: map[*model.Model]*override{},
-		loads:     make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
+		overrides: map[*model.Model]*override{}, leaving: map[*model.Model]bool{},
+		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
-	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict,
+	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict, Waiting: m.dropHolds,
 		Activity: registry.Waiter().Activity, Log: o.Log})
 	m.downloads = newDownloads(m.open, &m.o)
 	m.agents = &agents{o: &m.o, chains: map[*model.Model]*agentChain{}}
@@ -84,7 +85,7 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	m.loader = &loader{
 		o: &m.o, host: host, stats: registry, repos: m.Repositories, downloads: m.downloads, agents: m.agents,
 		backends: map[string]backend.Backend{}, stepOf: steps{m}.config, labelsOf: steps{m}.labels,
-		cores: device.NewCores(nil),
+		hold: steps{m}.hold, cores: device.NewCores(nil),
 	}
 	for _, b := range o.Backends {
 		m.loader.backends[b.Name()] = b

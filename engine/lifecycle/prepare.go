@@ -31,6 +31,7 @@ type loader struct {
 	backends  map[string]backend.Backend
 	stepOf    ensemble.Lookup // the configurations of the models of ensembles' steps
 	labelsOf  func(model string, version int64, output string) []string
+	hold      ensemble.Holder
 	cores     *device.Cores
 	slices    instance.Slices
 }
@@ -252,7 +253,7 @@ func (l *loader) modelSpec(p *plan, n int64) model.Spec {
 	s := model.Spec{
 		Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
 		VersionFolder: versionFolder(p.src, n),
-		Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf,
+		Backend:       p.backend, Host: l.host, Models: l.stepOf, Labels: l.labelsOf, Hold: l.hold,
 		Log: l.o.Log, Process: l.o.Events.ofProcesses(p.src.Key, n),
 		Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
 		GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: l.o.Residency.Enabled(),

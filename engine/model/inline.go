@@ -75,10 +75,10 @@ func (in *inlining) wanted(m *Model, r *infer.Request) bool {
 	case inlineUnlessQueued:
 		return m.stats.Pending() == 1 // itself
 	case inlineWhenIdle:
-		return m.inflight.Load() == 1
+		return m.alone()
 	case inlineAfterLoneRun:
 		lone := in.lone.Load()
-		if m.inflight.Load() != 1 {
+		if !m.alone() {
 			if lone != 0 {
 				in.lone.Store(0)
 			}

@@ -39,6 +39,8 @@ type Spec struct {
 	Host          backend.Host
 	// Models returns the configurations of the models of an ensemble's steps. Others do not need it.
 	Models ensemble.Lookup
+	// Hold is ensemble.Options.Hold.
+	Hold ensemble.Holder
 	// Labels returns the class labels of an output of the model of a step, nil if it has none.
 	Labels  func(model string, version int64, output string) []string
 	Stats   *stats.Version
@@ -100,6 +102,7 @@ type Model struct {
 var (
 	_ infer.Served         = (*Model)(nil)
 	_ infer.StreamObserver = (*Model)(nil)
+	_ infer.Held           = (*Model)(nil)
 )
 
 // Load loads the files, makes the instances, warms them and sends the golden requests to the first. The model takes
@@ -173,7 +176,8 @@ func (m *Model) Labels(output string) []string {
 
 // startEnsemble makes the graph of an ensemble and sends the golden requests to it.
 func (m *Model) startEnsemble(ctx context.Context, s Spec) (err error) {
-	m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
+	m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Hold: s.Hold,
+		Stats: s.Stats})
 	if err != nil {
 		return err
 	}
@@ -522,8 +526,26 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 	return m.sequences, nil
 }
 
-// Close refuses new requests, waits until those admitted have their final response or ctx ends, and then closes the
-// instances and the backend's model. It is called once.
+// HoldSteps implements infer.Held.
+func (m *Model) HoldSteps(all, from []infer.Hold) []infer.Hold {
+	if g, ok := m.scheduler.(*ensemble.Graph); ok {
+		return g.HoldSteps(all, from)
+	}
+	return all
+}
+
+// AcquireHeld implements infer.Held. A request that continues a sequence is not for this version if the version does
+// not have the sequence.
+func (m *Model) AcquireHeld(r *infer.Request) bool {
+	if m.sequences != nil && !r.Correlation.IsZero() && r.Flags&infer.SequenceStart == 0 &&
+		!m.sequences.Continues(r.Correlation) {
+		return false
+	}
+	return m.acquireHeld()
+}
+
+// Close refuses new requests and waits until those admitted have their final response, and holds have ended, or ctx
+// ends. Then it closes the instances and the backend's model. It is called once.
 func (m *Model) Close(ctx context.Context) error {
 	m.shut()
 	if l, ok := m.loaded.(backend.Leaver); ok {
@@ -535,6 +557,7 @@ func (m *Model) Close(ctx context.Context) error {
 	select {
 	case <-m.drained:
 	case <-ctx.Done():
+		m.DropHolds()
 	}
 	m.scheduler.Close()
 	if m.set != nil {

@@ -18,6 +18,9 @@ type Options struct {
 	// Evict takes a model out of memory. It returns false if it cannot, because the model is being changed; a model
 	// that is not in memory is no such case. It is called without the ledger's lock.
 	Evict func(name string) bool
+	// Waiting is called when a load waits for memory, repeatedly and without a lock: models that left service are to be
+	// closed as soon as possible. nil: nothing is to be done.
+	Waiting func()
 	// Activity returns a channel that receives at the next request, load or unload. nil: it is not known.
 	Activity func() <-chan struct{}
 	Log      *slog.Logger

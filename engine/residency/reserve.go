@@ -58,6 +58,9 @@ func (a *Account) Reserve(ctx context.Context, need Amount, loaded bool) error {
 		case !r.hope || time.Since(begin) > wait:
 			return a.tooLarge(need, r.short)
 		}
+		if a.l.o.Waiting != nil {
+			a.l.o.Waiting()
+		}
 		select {
 		case <-r.freed:
 		case <-tick.C:
