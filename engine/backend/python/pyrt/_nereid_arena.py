@@ -114,15 +114,18 @@ class Down:
 
 
 class State:
-    """The state byte of a request, which the server writes."""
+    """The state byte of a request, which the server writes. It may be that of another request when the execution of a
+    cancelled one has ended, so a cancellation that was seen is remembered."""
 
-    __slots__ = ("_map", "_index")
+    __slots__ = ("_map", "_index", "_cancelled")
 
     def __init__(self, mapping, index):
-        self._map, self._index = mapping, index
+        self._map, self._index, self._cancelled = mapping, index, False
 
     def cancelled(self):
-        return bool(self._map[self._index] & 1)
+        if not self._cancelled:
+            self._cancelled = bool(self._map[self._index] & 1)
+        return self._cancelled
 
     def paused(self):
         return self._map[self._index] & 3 == 2
