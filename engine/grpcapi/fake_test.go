@@ -26,6 +26,7 @@ type served struct {
 	batch     int32
 	labels    []string
 	answer    func(r *infer.Request) // nil: identity
+	refuse    error                  // not nil: requests are not admitted
 }
 
 func (m *served) Name() string           { return m.name }
@@ -73,6 +74,9 @@ func (e *fakeEngine) Infer(_ context.Context, r *infer.Request) error {
 	m, err := e.lookup(r.ModelName, r.Version)
 	if err != nil {
 		return err
+	}
+	if m.refuse != nil {
+		return m.refuse
 	}
 	if e.seen != nil {
 		e.seen(r)
@@ -131,7 +135,8 @@ func (e *fakeEngine) ModelConfig(name string, version int64) (*inferencepb.Model
 	if err != nil {
 		return nil, err
 	}
-	return &inferencepb.ModelConfig{Name: name, MaxBatchSize: m.batch}, nil
+	return &inferencepb.ModelConfig{Name: name, MaxBatchSize: m.batch,
+		ModelTransactionPolicy: &inferencepb.ModelTransactionPolicy{Decoupled: m.decoupled}}, nil
 }
 
 func (e *fakeEngine) ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error) {

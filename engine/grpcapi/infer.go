@@ -99,6 +99,12 @@ func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp)
 	return tr, nil
 }
 
+// decoupled reports whether a request that the engine has not admitted is to a decoupled model.
+func (s *Server) decoupled(r *infer.Request) bool {
+	config, err := s.engine.ModelConfig(r.ModelName, r.Version)
+	return err == nil && config.GetModelTransactionPolicy().GetDecoupled()
+}
+
 // singleResponse waits for the response of a request to a model that is not decoupled. A backend may send the outputs
 // first, and an empty final response after them. The caller releases the response.
 func singleResponse(ctx context.Context, r *infer.Request) (*infer.Response, error) {

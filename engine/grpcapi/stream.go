@@ -20,7 +20,8 @@ import (
 const streamDepth = 1024
 
 // streamCall is one running ModelStreamInfer. Its requests are passed to the engine as they come. The answers of models
-// that are not decoupled are sent in the order of the requests, those of decoupled models as they arrive.
+// that are not decoupled are sent in the order of the requests, those of decoupled models as they arrive: a request to
+// a decoupled model does not enter the queue, and has a goroutine.
 type streamCall struct {
 	s      *Server
 	ctx    context.Context // ends with the call
@@ -29,9 +30,12 @@ type streamCall struct {
 	// strict: the first error ends the stream with its status, in place of an error_message.
 	strict bool
 
-	slots   chan struct{}   // one per unanswered request
-	queue   chan streamItem // capacity streamDepth: with slots, a send never blocks
-	workers sync.WaitGroup  // goroutines of decoupled requests
+	slots chan struct{}   // one per unanswered request
+	queue chan streamItem // capacity streamDepth: with slots, a send never blocks
+
+	mu      sync.Mutex
+	ended   bool           // guarded by mu; no worker begins any more
+	workers sync.WaitGroup // goroutines of decoupled requests; Add only with mu held and ended false
 
 	send sync.Mutex // held while a message is sent
 }
@@ -41,6 +45,7 @@ type streamItem struct {
 	r          *infer.Request
 	id         string // for the error
 	err        error
+	decoupled  bool // the request is to a decoupled model
 	emptyFinal bool
 	trace      *trace.Trace // nil: it is not traced
 	record     *requests.Active
@@ -65,8 +70,34 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 	}()
 	err := c.answer()
 	cancel(err) // the receiver ends when ctx or the call ends
-	c.workers.Wait()
+	c.wait()
 	return err
+}
+
+// wait waits for the workers. None begins later.
+func (c *streamCall) wait() {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.workers.Wait()
+}
+
+// work answers a request to a decoupled model on another goroutine. It returns false if no worker begins any more.
+func (c *streamCall) work(it streamItem) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.workers.Add(1)
+	go func() {
+		defer c.workers.Done()
+		defer c.rescue()
+		if err := c.one(it); err != nil {
+			c.cancel(err)
+		}
+	}()
+	return true
 }
 
 // rescue turns a panic of one of the call's goroutines into the failure of the call.
@@ -112,11 +143,16 @@ func (c *streamCall) receive() {
 			}
 			if err != nil {
 				it.id, it.err = strings.Clone(it.r.ID), err
+				it.decoupled = c.s.decoupled(it.r)
 				it.r.Release()
 				it.r = nil
+			} else {
+				it.decoupled = it.r.Served.Decoupled()
 			}
 		}
-		c.queue <- it
+		if !it.decoupled || !c.work(it) {
+			c.queue <- it
+		}
 	}
 }
 
@@ -129,7 +165,7 @@ func (c *streamCall) answer() error {
 		select {
 		case it, ok := <-c.queue:
 			if !ok {
-				c.workers.Wait()
+				c.wait()
 				return c.end()
 			}
 			if err := c.one(it); err != nil {
@@ -149,7 +185,7 @@ func (c *streamCall) drain() error {
 		select {
 		case it, ok := <-c.queue:
 			if !ok {
-				c.workers.Wait()
+				c.wait()
 				return c.end()
 			}
 			if err := c.one(it); err != nil {
@@ -158,7 +194,7 @@ func (c *streamCall) drain() error {
 			continue
 		default:
 		}
-		c.workers.Wait()
+		c.wait()
 		if err := c.end(); err != nil {
 			return err
 		}
@@ -193,33 +229,20 @@ func (c *streamCall) abandon() {
 	}()
 }
 
-// one answers a request. That of a decoupled model is answered on another goroutine.
+// one answers a request.
 func (c *streamCall) one(it streamItem) error {
-	if it.r == nil {
-		defer c.done()
-		defer it.trace.End()
-		defer it.record.Sent()
-		return c.fail(it.id, it.err, it.record)
-	}
-	if it.r.Served.Decoupled() {
-		c.workers.Add(1)
-		go func() {
-			defer c.workers.Done()
-			defer c.done()
-			defer it.r.Release()
-			defer it.trace.End()
-			defer it.record.Sent()
-			defer c.rescue()
-			if err := c.decoupled(it); err != nil {
-				c.cancel(err)
-			}
-		}()
-		return nil
-	}
 	defer c.done()
-	defer it.r.Release()
+	if it.r != nil {
+		defer it.r.Release()
+	}
 	defer it.trace.End()
 	defer it.record.Sent()
+	if it.r == nil {
+		return c.fail(it.id, it.err, it.record)
+	}
+	if it.decoupled {
+		return c.several(it)
+	}
 	resp, err := singleResponse(c.ctx, it.r)
 	if err != nil {
 		it.record.Left()
@@ -233,8 +256,8 @@ func (c *streamCall) one(it streamItem) error {
 
 func (c *streamCall) done() { <-c.slots }
 
-// decoupled sends the responses to one request.
-func (c *streamCall) decoupled(it streamItem) error {
+// several sends the responses to a request to a decoupled model.
+func (c *streamCall) several(it streamItem) error {
 	for {
 		resp, err := next(c.ctx, it.r)
 		if err != nil {

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/status"
 )
 
 func forceCodec(c encoding.Codec) grpc.CallOption { return grpc.ForceCodec(c) }
@@ -142,6 +144,89 @@ func TestModelStreamInferKeepsOrder(t *testing.T) {
 	}
 	if _, err := stream.Recv(); err != io.EOF {
 		t.Errorf("end of the stream: %v", err)
+	}
+}
+
+// Responses of decoupled models, and errors of requests to them, do not wait for the answers to earlier requests.
+func TestDecoupledAnswersPassPlainOnes_B061(t *testing.T) {
+	e := newFakeEngine(testModels()...)
+	release := make(chan struct{})
+	e.models["slow"] = &served{name: "slow", answer: func(r *infer.Request) { <-release; identity(r) }}
+	e.models["refusing"] = &served{name: "refusing", decoupled: true, refuse: status.New(status.InvalidArg, "no")}
+	conn, _ := start(t, e, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(model, id string, n byte) {
+		t.Helper()
+		if err := stream.Send(one(model, id, n, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func(want ...string) {
+		t.Helper()
+		for _, want := range want {
+			if m, err := stream.Recv(); err != nil || short(m) != want {
+				t.Fatalf("Recv = %v, %v; want %s", m, err, want)
+			}
+		}
+	}
+	send("slow", "1", 5)
+	send("id", "2", 6)
+	send("nope", "3", 7)
+	send("repeat", "4", 2)
+	receive("repeat/1 id=4 final=false [0]", "repeat/1 id=4 final=false [1]")
+	send("refusing", "5", 1)
+	receive(`error "no" / id=5`)
+	send("repeat", "6", 1)
+	receive("repeat/1 id=6 final=false [0]")
+	close(release)
+	receive("slow/1 id=1 final=true [5]", "id/1 id=2 final=true [6]",
+		`error "Request for unknown model: 'nope' is not found" / id=3`)
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Errorf("end of the stream: %v", err)
+	}
+}
+
+// Unanswered requests to decoupled models count towards streamDepth, also behind one that is not decoupled.
+func TestStreamDepthBoundsDecoupledRequests_B061(t *testing.T) {
+	e := newFakeEngine()
+	begun, release := make(chan struct{}, streamDepth+8), make(chan struct{})
+	hold := func(r *infer.Request) { begun <- struct{}{}; <-release; repeat(r) }
+	e.models["slow"] = &served{name: "slow", answer: func(r *infer.Request) { <-release; identity(r) }}
+	e.models["held"] = &served{name: "held", decoupled: true, answer: hold}
+	conn, _ := start(t, e, nil)
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		err := stream.Send(one("slow", "", 1, nil))
+		for i := 0; i < streamDepth+7 && err == nil; i++ {
+			err = stream.Send(one("held", "", 1, nil))
+		}
+		sent <- errors.Join(err, stream.CloseSend())
+	}()
+	for range streamDepth - 1 {
+		<-begun
+	}
+	if n := len(begun); n != 0 {
+		t.Errorf("%d requests above the limit were begun", n)
+	}
+	close(release)
+	n := 0
+	for _, err = stream.Recv(); err == nil; _, err = stream.Recv() {
+		n++
+	}
+	if sent := <-sent; err != io.EOF || sent != nil || n != streamDepth+8 {
+		t.Errorf("%d answers, then %v; the client's error is %v; want %d", n, err, sent, streamDepth+8)
 	}
 }
 
