@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"nereid/engine/client"
 	"nereid/engine/tensor"
@@ -22,12 +23,35 @@ type Step struct {
 	Inputs []client.Tensor
 	Want   []client.Tensor // the expected outputs; other outputs may be anything
 	At     float64         // of a fixed schedule: milliseconds after its begin
+	Timed  bool            // At was given
 }
 
 // Data is what is sent: streams of steps. A sequence sends one stream; other requests take all steps in turn.
 type Data struct {
 	Streams [][]Step
 	Given   bool // by the user: a sequence then has the length of its stream unless SequenceOptions.Given
+}
+
+// Schedule returns the times of all steps after the begin. It fails if a step has none, or one below that of the step
+// before.
+func (d *Data) Schedule() ([]time.Duration, error) {
+	var schedule []time.Duration
+	last := time.Duration(-1)
+	for i, steps := range d.Streams {
+		for k, s := range steps {
+			if !s.Timed {
+				return nil, fmt.Errorf(`stream %d, step %d: has no "timestamp"; each entry must have one`, i, k)
+			}
+			at := time.Duration(s.At * float64(time.Millisecond))
+			if at < last {
+				return nil, fmt.Errorf("stream %d, step %d: the timestamp %v ms comes after %v; put the entries in "+
+					"order", i, k, s.At, last)
+			}
+			last = at
+			schedule = append(schedule, at)
+		}
+	}
+	return schedule, nil
 }
 
 // InputOptions say how tensors are generated.
@@ -199,14 +223,20 @@ func (o *InputOptions) strings(n int64) []byte {
 }
 
 // ReadFolder makes one step of the files of a folder. A file has the name of an input and its bytes in row-major order,
-// or one string per line. A file with the name of an output is the expected output.
+// or one string per line. A file with the name of an output is the expected output; its length decides variable
+// dimensions.
 func ReadFolder(dir string, m *Model, o InputOptions) (*Data, error) {
 	if err := o.CheckShapes(m); err != nil {
 		return nil, err
 	}
 	var step Step
 	for _, in := range m.Inputs {
-		t, err := readTensor(dir, in, &o)
+		t, err := readTensor(dir, in)
+		if err == nil {
+			if t.Shape, err = o.shapeOf(in); err == nil {
+				err = whole(&t)
+			}
+		}
 		switch {
 		case err == nil:
 			step.Inputs = append(step.Inputs, t)
@@ -216,7 +246,11 @@ func ReadFolder(dir string, m *Model, o InputOptions) (*Data, error) {
 		}
 	}
 	for _, out := range m.Outputs {
-		t, err := readTensor(dir, out, &InputOptions{})
+		t, err := readTensor(dir, out)
+		if err == nil {
+			t.Shape = out.shapeFor(&t)
+			err = whole(&t)
+		}
 		switch {
 		case err == nil:
 			step.Want = append(step.Want, t)
@@ -227,13 +261,11 @@ func ReadFolder(dir string, m *Model, o InputOptions) (*Data, error) {
 	return &Data{Streams: [][]Step{{step}}, Given: true}, nil
 }
 
-func readTensor(dir string, io IO, o *InputOptions) (client.Tensor, error) {
+// readTensor reads the file of a tensor. The caller sets the shape.
+func readTensor(dir string, io IO) (client.Tensor, error) {
 	t := client.Tensor{Name: io.Name, DataType: io.DataType}
 	b, err := os.ReadFile(filepath.Join(dir, io.Name))
 	if err != nil {
-		return t, err
-	}
-	if t.Shape, err = o.shapeOf(io); err != nil {
 		return t, err
 	}
 	t.Data = b
@@ -243,7 +275,33 @@ func readTensor(dir string, io IO, o *InputOptions) (client.Tensor, error) {
 			t.Data = tensor.AppendBytesElement(t.Data, strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
 		}
 	}
-	return t, whole(&t)
+	return t, nil
+}
+
+// shapeFor is the model's shape with the first variable dimension as large as the tensor's bytes need, and 1 for the
+// others.
+func (io IO) shapeFor(t *client.Tensor) []int64 {
+	shape := slices.Clone(io.Shape)
+	free := slices.Index(shape, -1)
+	if free < 0 {
+		return shape
+	}
+	rest := int64(max(1, t.DataType.Size())) // bytes, or strings, for 1 there
+	for i := range shape {
+		if shape[i] < 0 {
+			shape[i] = 1
+		}
+		rest *= shape[i]
+	}
+	have := int64(len(t.Data))
+	if t.DataType == tensor.Bytes {
+		have = 0
+		for range tensor.BytesElements(t.Data) {
+			have++
+		}
+	}
+	shape[free] = have / max(1, rest)
+	return shape
 }
 
 // whole returns an error unless a tensor has the bytes that its shape needs.

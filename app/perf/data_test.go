@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine/client"
 	"nereid/engine/tensor"
@@ -53,7 +55,7 @@ func TestParseData(t *testing.T) {
 				Want: []client.Tensor{client.Of("O", []float32{1})}}}}},
 		{name: "F004 timestamps", in: `{"data": [{"N": [1,2], "timestamp": [1500.5]}]}`,
 			shapes: map[string][]int64{"N": {2, 1}},
-			want:   [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, At: 1500.5}}}},
+			want:   [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, At: 1500.5, Timed: true}}}},
 		{name: "F011 a free size without a shape", in: `{"data": [{"N": [1,2]}]}`,
 			err: `stream 0, step 0: "N": the model's shape [2 -1] is free`},
 		{name: "F011 a shape that does not fit", in: `{"data": [{"N": {"content": [1], "shape": [1,1]}}]}`,
@@ -86,6 +88,51 @@ func TestParseData(t *testing.T) {
 			}
 			if err != nil || !reflect.DeepEqual(d.Streams, tt.want) || !d.Given {
 				t.Errorf("ParseData = %+v, %v; want %+v", d, err, tt.want)
+			}
+		})
+	}
+}
+
+// --shape takes no outputs, so it is no advice for them.
+func TestAdviceForExpectedOutputsOfFreeShape(t *testing.T) {
+	in := `{"data": [{"N": [1,2]}], "validation_data": [{"O": {"b64": ""}}]}`
+	_, err := ParseData([]byte(in), mixed(), InputOptions{Shapes: map[string][]int64{"N": {2, 1}}})
+	if err == nil || !strings.HasSuffix(err.Error(), `give "shape" beside "content"`) {
+		t.Errorf("F011 ParseData = %v", err)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     []time.Duration
+		err      string
+	}{
+		{name: "F004 entries in order",
+			in:   `{"data": [{"N": [1,2], "timestamp": [0]}, {"N": [1,2], "timestamp": [0.5]}]}`,
+			want: []time.Duration{0, 500 * time.Microsecond}},
+		{name: "F004 streams", in: `{"data": [[{"N": [1,2], "timestamp": [1]}], [{"N": [1,2], "timestamp": [1]}]]}`,
+			want: []time.Duration{time.Millisecond, time.Millisecond}},
+		{name: "F004 an entry before the one before",
+			in:  `{"data": [{"N": [1,2], "timestamp": [2]}, {"N": [1,2], "timestamp": [1]}]}`,
+			err: "the timestamp 1 ms comes after 2ms"},
+		{name: "F004 no timestamps", in: `{"data": [{"N": [1,2]}, {"N": [1,2]}]}`,
+			err: `stream 0, step 0: has no "timestamp"`},
+		{name: "F004 the last entry without a timestamp",
+			in:  `{"data": [{"N": [1,2], "timestamp": [2]}, {"N": [1,2]}]}`,
+			err: `stream 0, step 1: has no "timestamp"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := ParseData([]byte(tt.in), mixed(), InputOptions{Shapes: map[string][]int64{"N": {2, 1}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := d.Schedule()
+			switch {
+			case tt.err == "" && (err != nil || !slices.Equal(got, tt.want)):
+				t.Errorf("Schedule = %v, %v; want %v", got, err, tt.want)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("Schedule = %v, want an error with %q", err, tt.err)
 			}
 		})
 	}
@@ -215,6 +262,47 @@ func TestReadFolder(t *testing.T) {
 	write("N", "\x01\x00\x00")
 	if _, err := ReadFolder(dir, m, o); err == nil || !strings.Contains(err.Error(), "needs 8") {
 		t.Errorf("F011 too few bytes: %v", err)
+	}
+}
+
+// An expected output of variable size has as many elements as its file.
+func TestReadFolderWithOutputsOfVariableSize(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		out        IO
+		want       client.Tensor
+		err        string
+	}{
+		{name: "F011 a vector", file: "\x00\x00\x80\x3f\x00\x00\x00\x40",
+			out:  IO{DataType: tensor.FP32, Shape: []int64{-1}},
+			want: client.Of("O", []float32{1, 2}, 2)},
+		{name: "F011 two free sizes", file: "abcdef", out: IO{DataType: tensor.Uint8, Shape: []int64{2, -1, -1}},
+			want: client.Of("O", []uint8("abcdef"), 2, 3, 1)},
+		{name: "F011 strings", file: "one\ntwo\n", out: IO{DataType: tensor.Bytes, Shape: []int64{-1}},
+			want: client.Strings("O", []string{"one", "two"}, 2)},
+		{name: "F011 nothing", file: "", out: IO{DataType: tensor.FP32, Shape: []int64{-1}},
+			want: client.Tensor{Name: "O", DataType: tensor.FP32, Shape: []int64{0}, Data: []byte{}}},
+		{name: "F011 half a row", file: "abc", out: IO{DataType: tensor.Uint8, Shape: []int64{2, -1}},
+			err: "the shape [2 1] of UINT8 needs 2"},
+		{name: "F011 half an element", file: "abc", out: IO{DataType: tensor.FP32, Shape: []int64{-1}},
+			err: "the shape [0] of FP32 needs 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.out.Name = "O"
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "O"), []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d, err := ReadFolder(dir, &Model{Name: "m", Outputs: []IO{tt.out}}, InputOptions{})
+			switch {
+			case tt.err != "":
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("ReadFolder = %v, want an error with %q", err, tt.err)
+				}
+			case err != nil || !reflect.DeepEqual(d.Streams[0][0].Want, []client.Tensor{tt.want}):
+				t.Errorf("ReadFolder = %+v, %v; want %+v", d, err, tt.want)
+			}
+		})
 	}
 }
 

@@ -100,7 +100,7 @@ func (p *dataParser) step(in, want json.RawMessage) (Step, error) {
 		if err := json.Unmarshal(at, &ms); err != nil || len(ms) != 1 || ms[0] < 0 || ms[0] > 1e10 {
 			return s, fmt.Errorf("timestamp: want an array of one number of milliseconds, not %s", at)
 		}
-		s.At = ms[0]
+		s.At, s.Timed = ms[0], true
 		delete(tensors, "timestamp")
 	}
 	var err error
@@ -200,8 +200,11 @@ func (p *dataParser) shape(t *client.Tensor, io IO, own []int64, content json.Ra
 		t.Shape = []int64{int64(len(values))}
 		return nil
 	}
-	return fmt.Errorf("the model's shape %v is free; give \"shape\" beside \"content\", or --shape %s:d,d,…", io.Shape,
-		io.Name)
+	err = fmt.Errorf(`the model's shape %v is free; give "shape" beside "content"`, io.Shape)
+	if input {
+		err = fmt.Errorf("%w, or --shape %s:d,d,…", err, io.Name)
+	}
+	return err
 }
 
 // Append adds more data. If both have one stream, the steps are added to it; otherwise the streams are added.

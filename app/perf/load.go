@@ -61,8 +61,13 @@ func (l *load) ticket() bool {
 
 // send sends a request, and counts it if count is set. due is zero in a closed loop.
 func (l *load) send(by int, r *Request, due time.Time, count bool) bool {
-	c := Call{Due: due, Keep: l.rec.keep, Start: time.Now()}
-	err := l.target.Infer(l.calls, by, r, &c)
+	return l.call(by, r, &Call{Due: due, Start: time.Now()}, count)
+}
+
+// call sends a request whose start has been recorded.
+func (l *load) call(by int, r *Request, c *Call, count bool) bool {
+	c.Keep = l.rec.keep
+	err := l.target.Infer(l.calls, by, r, c)
 	if err == nil && len(r.Want) > 0 {
 		if c.Last == nil {
 			err = errors.New("the response has no outputs, which validation_data names")
@@ -78,7 +83,9 @@ func (l *load) send(by int, r *Request, due time.Time, count bool) bool {
 		return false
 	}
 	if count {
-		l.rec.add(&c, r)
+		l.rec.add(c, r)
+	} else {
+		l.rec.export(c, r)
 	}
 	return true
 }
@@ -127,11 +134,13 @@ func (l *load) sequences(by int) {
 
 // open sends requests when they are due, whether or not earlier ones have been answered, until the load is stopped or
 // the schedule ends. Then it waits for the responses. At most `most` requests are in flight; the latency of the others
-// includes the wait.
-func (l *load) open(next schedule, most int) {
+// includes the wait. If ordered is set, no request starts before the one that was due before it; this costs a switch of
+// goroutines per request.
+func (l *load) open(next schedule, most int, ordered bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	room := make(chan struct{}, most)
+	begun := make(chan struct{}, 1)
 	l.pace(next, func(i int, due time.Time) bool {
 		select {
 		case room <- struct{}{}:
@@ -142,9 +151,16 @@ func (l *load) open(next schedule, most int) {
 		}
 		r := l.feed.next()
 		wg.Go(func() {
-			l.send(i, r, due, true)
+			c := Call{Due: due, Start: time.Now()}
+			if ordered {
+				begun <- struct{}{}
+			}
+			l.call(i, r, &c, true)
 			<-room
 		})
+		if ordered {
+			<-begun
+		}
 		return true
 	})
 }

@@ -134,12 +134,24 @@ func (r *recorder) add(c *Call, req *Request) {
 	if req.Sequence.End {
 		r.t.Sequences++
 	}
+	r.record(c, req)
+	if r.ended++; r.ended == r.want {
+		close(r.done)
+	}
+}
+
+// export keeps the record of a call that does not count.
+func (r *recorder) export(c *Call, req *Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record(c, req)
+}
+
+// record keeps the record of a call if records are kept. The caller holds r.mu.
+func (r *recorder) record(c *Call, req *Request) {
 	if r.keep {
 		r.records = append(r.records, Record{Start: c.Start, Sequence: req.Sequence.ID, Inputs: req.Inputs,
 			Answers: c.Answers})
-	}
-	if r.ended++; r.ended == r.want {
-		close(r.done)
 	}
 }
 

@@ -167,7 +167,7 @@ func (r *run) generate(l *load, level float64) {
 	if o.Model.Sequence {
 		l.openSequences(next, o.sequenceCount())
 	} else {
-		l.open(next, o.MaxInFlight)
+		l.open(next, o.MaxInFlight, o.Schedule != nil)
 	}
 }
 

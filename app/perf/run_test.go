@@ -228,6 +228,29 @@ func TestOpenLoopSchedules(t *testing.T) {
 			}
 		})
 	})
+	t.Run("F004 entries of a fixed schedule are started in its order", func(t *testing.T) {
+		const n = 1000
+		o := options(t, &clock{takes: always(0)})
+		o.Keep, o.Schedule = true, make([]time.Duration, n) // all are due at once
+		o.Data = &Data{Streams: [][]Step{{}}}
+		for i := range n {
+			o.Data.Streams[0] = append(o.Data.Streams[0],
+				Step{Inputs: []client.Tensor{client.Of("IN", []float32{float32(i), 0})}})
+		}
+		starts := make([]time.Time, n)
+		for _, r := range run1(t, o).Experiments[0].Records {
+			v, err := client.Values[float32](&r.Inputs[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			starts[int(v[0])] = r.Start
+		}
+		for i := 1; i < n; i++ {
+			if starts[i].Before(starts[i-1]) {
+				t.Fatalf("entry %d was started %v before the one before", i, starts[i-1].Sub(starts[i]))
+			}
+		}
+	})
 	t.Run("latency counts from when a request was due", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			// The first request takes a second, and nothing else is sent meanwhile: those that wait pay for it.
@@ -585,6 +608,22 @@ func TestSequences(t *testing.T) {
 				}
 			}
 		})
+	})
+	t.Run("F019 requests that only end sequences are exported, and not counted", func(t *testing.T) {
+		for name, load := range map[string]Load{
+			"concurrency": {Concurrency: one(3), TimersOnly: true}, "rate": {Rate: one(40), TimersOnly: true},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				c, o := setUp(t)
+				o.Load, o.Keep, o.Requests, o.Sequences = load, true, 50, SequenceOptions{Length: 1000}
+				r := run1(t, o)
+				p, records := r.Points[0], r.Experiments[0].Records
+				if p.Requests != 50 || len(records) != c.n || c.n <= 50 {
+					t.Errorf("%s: %d counted, %d exported and %d sent; want 50, and all that were sent", name,
+						p.Requests, len(records), c.n)
+				}
+			})
+		}
 	})
 	t.Run("F015 a rate of sequences' requests", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

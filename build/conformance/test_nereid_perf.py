@@ -117,3 +117,25 @@ def test_F004_fixed_schedule(measured, tmp_path):
     assert [v for v, _ in sent] == list(range(12))
     begin = experiment["window_boundaries"][0]
     assert all(at - begin >= 10_000_000 * v for v, at in sent), "requests were sent before their scheduled time"
+
+
+def test_F004_entries_without_a_timestamp_are_refused(measured, tmp_path):
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"data": [{"INPUT0": [1] * 16, "timestamp": [0]}, {"INPUT0": [2] * 16}]}))
+    before = counts(measured, "plain")
+    argv = [BINARY, "perf", "-m", "plain", "-u", measured.http, "--fixed-schedule", "--input-data", str(data)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 99 and 'stream 0, step 1: has no "timestamp"' in done.stderr, done.stdout + done.stderr
+    assert counts(measured, "plain") == before
+
+
+def test_F011_a_folder_with_an_expected_output_of_variable_size(measured, tmp_path):
+    values = struct.pack("<4d", 1, 2, 3, 4)
+    (tmp_path / "INPUT0").write_bytes(values)
+    argv = [BINARY, "perf", "-m", "identity_FP64", "-u", measured.http, "--shape", "INPUT0:4", "--input-data",
+            str(tmp_path), "--request-count", "5"]
+    for expected, status in [(values, 0), (values[:16], 99), (struct.pack("<4d", 1, 2, 3, 5), 99)]:
+        (tmp_path / "OUTPUT0").write_bytes(expected)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert status == 0 or 'output "OUTPUT0"' in done.stderr, done.stderr

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"nereid/engine/tensor"
 )
@@ -115,12 +116,21 @@ var lists = map[tensor.DataType]func(t *Tensor) (any, error){
 		}
 		return out, err
 	},
-	tensor.Bytes: func(t *Tensor) (any, error) { return StringValues(t) },
+	tensor.Bytes: func(t *Tensor) (any, error) { // json replaces what is not UTF-8
+		values, err := StringValues(t)
+		for i, v := range values {
+			if !utf8.ValidString(v) {
+				return nil, fmt.Errorf("tensor %q: string %d is not UTF-8; use the binary form", t.Name, i)
+			}
+		}
+		return values, err
+	},
 }
 
 func list[T Element](t *Tensor) (any, error) { return Values[T](t) }
 
-// ToJSON returns the elements of a tensor as a flat JSON array. Strings that are not UTF-8 are changed.
+// ToJSON returns the elements of a tensor as a flat JSON array. It fails for what JSON cannot express: FP16 and
+// BF16, NaN and infinities, and strings that are not UTF-8.
 func ToJSON(t *Tensor) (json.RawMessage, error) {
 	read, ok := lists[t.DataType]
 	if !ok {

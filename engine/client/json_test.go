@@ -62,6 +62,10 @@ func TestJSON(t *testing.T) {
 	if _, err := ToJSON(&nan); err == nil {
 		t.Error("NaN is written as JSON")
 	}
+	binary := Strings("T", []string{"a\xff\xfe"})
+	if text, err := ToJSON(&binary); err == nil {
+		t.Errorf("a string that is not UTF-8 is written as %s", text)
+	}
 }
 
 func FuzzFromJSON(f *testing.F) {

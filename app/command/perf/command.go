@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"nereid/app/command"
 	"nereid/app/perf"
@@ -105,17 +104,8 @@ func (o *options) describe(ctx context.Context, c client.Client) error {
 	if err != nil || !o.load.fixedSchedule {
 		return err
 	}
-	last := time.Duration(-1)
-	for _, steps := range m.Data.Streams {
-		for _, s := range steps {
-			at := time.Duration(s.At * float64(time.Millisecond))
-			if at < last {
-				return fmt.Errorf("--fixed-schedule: the timestamp %v ms comes after %v; put the entries in order",
-					s.At, last)
-			}
-			last = at
-			m.Schedule = append(m.Schedule, at)
-		}
+	if m.Schedule, err = m.Data.Schedule(); err != nil {
+		return fmt.Errorf("--fixed-schedule: %w", err)
 	}
 	return nil
 }
