@@ -88,6 +88,12 @@ func TestMetricTags(t *testing.T) {
 	write(t, root+"/id/1/.keep", "")
 	write(t, root+"/plain/config.pbtxt", oneVersion)
 	write(t, root+"/plain/1/.keep", "")
+	write(t, root+"/steps/config.pbtxt", `platform: "ensemble" max_batch_size: 8
+		metric_tags { key: "team" value: "sound" }
+		input { name: "X" data_type: TYPE_FP32 dims: 4 } output { name: "Y" data_type: TYPE_FP32 dims: 4 }
+		ensemble_scheduling { step { model_name: "id"
+			input_map { key: "INPUT0" value: "X" } output_map { key: "OUTPUT0" value: "Y" } } }`)
+	write(t, root+"/steps/1/.keep", "")
 	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 	if _, err := ask(e, request(1, 1)); err != nil {
 		t.Fatal(err)
@@ -102,6 +108,7 @@ func TestMetricTags(t *testing.T) {
 			`nv_inference_request_success{_a="x",_team="vision \"2\"",model="id",version="1"} 1`,
 		"A044 also of failures": `nv_inference_request_failure{_a="x",_team="vision \"2\"",model="id",` +
 			`reason="REJECTED",version="1"} 0`,
+		"A044 also of an ensemble":    `nv_inference_request_success{_team="sound",model="steps",version="1"} 0`,
 		"A044 other models have none": `nv_inference_request_success{model="plain",version="1"} 0`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -133,8 +133,8 @@ func TestGenerate(t *testing.T) {
 				`"datatype":"INT32","shape":[1],"data":[8]}]}` + "\n\n"},
 		{"events of infer are text", "repeat/infer", `{"inputs":[],"parameters":{"binary_data_output":true}}`, 400,
 			typeJSON,
-			`{"error":"server-sent events are text: leave out binary_data and binary_data_output, or use gRPC ` +
-				`streaming"}`},
+			`{"error":"server-sent events are text: send JSON and leave out binary_data and ` +
+				`binary_data_output, or use gRPC streaming"}`},
 		{"missing input", "id_bytes/generate", `{}`, 400, typeJSON,
 			`{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
 				`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},

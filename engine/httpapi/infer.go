@@ -144,9 +144,8 @@ func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.Mod
 	form, err := s.readInfer(x, r, cfg)
 	wantsBinary := func(o infer.RequestedOutput) bool { return o.Binary }
 	if err == nil && (form.Binary && len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, wantsBinary)) {
-		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and "+
-			"binary_data_output, "+
-			"or use gRPC streaming")
+		err = status.New(status.InvalidArg, "server-sent events are text: send JSON and leave out "+
+			"binary_data and binary_data_output, or use gRPC streaming")
 	}
 	if err == nil {
 		err = s.admit(x, r)

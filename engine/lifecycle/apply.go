@@ -77,7 +77,7 @@ func (c *change) keep(p *plan, out *outcome) bool {
 	m.step(e, loading{[]int64{n}})
 	v := e.versions[n]
 	current := v.model
-	sameFiles := current != nil && v.src == src.Versions[n] && e.src != nil && e.src.Folder == src.Folder
+	sameFiles := current != nil && !v.lost() && v.src == src.Versions[n] && e.src != nil && e.src.Folder == src.Folder
 	m.mu.Unlock()
 	if !sameFiles {
 		return false

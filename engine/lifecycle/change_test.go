@@ -774,3 +774,22 @@ func TestUnfinishedCopyIsNotLoaded_A059_B14(t *testing.T) {
 		}
 	}
 }
+
+// D056: a load request brings back a model whose process is not started again, although its files are unchanged.
+func TestALoadBringsALostProcessBack(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", policy("all {}"))
+	r.write("m/1/file", "")
+	r.load("m")
+	_, first, _ := r.b.count()
+	r.load("m")
+	if _, loads, _ := r.b.count(); loads != first {
+		t.Errorf("an unchanged model is loaded again: %d loads, then %d", first, loads)
+	}
+	r.b.lost.Store(true)
+	r.load("m")
+	if _, loads, _ := r.b.count(); loads != first+1 || r.b.lost.Load() {
+		t.Errorf("%d loads after the process was lost, want %d", loads, first+1)
+	}
+	r.check("loaded again", "m", 1)
+}

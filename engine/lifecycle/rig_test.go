@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type picky struct {
 	sizeNow func() int64 // in place of size
 	size    int64        // the memory that every model loaded from now on reports; 0: it reports none
 	onGPU   int64        // the memory of GPU 1 that it reports; 0: it reports none
+	lost    atomic.Bool  // the process of the models that are loaded has ended for good
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -70,6 +72,7 @@ func (p *picky) Load(ctx context.Context, s backend.Spec) (backend.Model, error)
 		p.open++
 		p.mu.Unlock()
 	}
+	p.lost.Store(false)
 	return &pickyModel{m, p, p.size}, err
 }
 
@@ -90,6 +93,10 @@ func (m *pickyModel) Traits() backend.Traits { return backend.Traits{} }
 func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (backend.Instance, error) {
 	i, err := m.Model.NewInstance(ctx, place)
 	return &pickyInstance{i, m.p}, err
+}
+
+func (m *pickyModel) Processes() []backend.Process {
+	return []backend.Process{{Quarantined: m.p.lost.Load()}}
 }
 
 func (m *pickyModel) MemoryBytes() int64 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -143,7 +144,7 @@ func (l life) settled() bool {
 	ready := 0
 	for _, v := range l.versions {
 		switch {
-		case v.model != nil && v.reason == nil:
+		case v.model != nil && v.reason == nil && !v.lost():
 			ready++
 		case v.state == Unavailable && v.reason == errUnloaded:
 		default:
@@ -151,6 +152,14 @@ func (l life) settled() bool {
 		}
 	}
 	return ready > 0
+}
+
+// lost reports whether a process of a version has ended for good. Only a new load brings it back.
+func (v standing) lost() bool {
+	if v.model == nil {
+		return false
+	}
+	return slices.ContainsFunc(v.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
 }
 
 // leave takes a version's model out of service.

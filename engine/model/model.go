@@ -126,6 +126,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	if m.cache, err = newResponseCache(ctx, s); err != nil {
 		return nil, err
 	}
+	s.Stats.SetTags(metricTags(s.Config))
 	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
 	if s.Config.GetEnsembleScheduling() != nil {
 		err = m.startEnsemble(ctx, s)
@@ -191,7 +192,6 @@ func (m *Model) startEnsemble(ctx context.Context, s Spec) (err error) {
 // start loads the files and makes the instances, warmed and tested.
 func (m *Model) start(ctx context.Context, s Spec) (err error) {
 	m.defCount = max(1, s.Backend.Traits().DefaultInstanceCount)
-	s.Stats.SetTags(metricTags(s.Config))
 	places, err := m.placements(s.Config)
 	if err != nil {
 		return err

@@ -69,7 +69,8 @@ func (p *processOptions) open(try func(path string) error) error {
 	return status.Errorf(status.Unavailable, "%s: %w", p.Missing, err)
 }
 
-// modelPath returns the path of a model's file or folder. Errors: NotFound, with the names that were tried.
+// modelPath returns the path of a model's file or folder. Errors: NotFound, with the names that were tried; InvalidArg
+// if the backend has none for the platform.
 func modelPath(s backend.Spec) (string, error) {
 	names := modelconfig.ModelFiles(s.Config)
 	for _, n := range names {
@@ -77,6 +78,11 @@ func modelPath(s backend.Spec) (string, error) {
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
+	}
+	if len(names) == 0 {
+		return "", status.Errorf(status.InvalidArg, "no model file of model '%s' is known for backend '%s' and "+
+			"platform '%s'; remove the platform, or name the file in default_model_filename",
+			s.ModelName, s.Config.GetBackend(), s.Config.GetPlatform())
 	}
 	return "", status.Errorf(status.NotFound,
 		"no model file of model '%s' version %d: %s has none of %s; name the file in default_model_filename",

@@ -131,6 +131,8 @@ func TestLoadRefuses(t *testing.T) {
 			`sequence_batching { state [ { input_name: "INPUT0" output_name: "OUTPUT0"
 				data_type: TYPE_FP32 dims: [ 16 ] } ] }`,
 			"convert the model to ONNX, or keep the state in the client"},
+		{"A033 a platform of another backend", "tensorflow", `platform: "onnxruntime_onnx"`,
+			"for backend 'tensorflow' and platform 'onnxruntime_onnx'; remove the platform"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := framed(t, tt.backend, Options{}).Load(t.Context(), savedModel(t, tt.config))
