@@ -85,6 +85,9 @@ func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error
 // not needed. The caller must end the trace in both cases; it is nil unless the request is traced. start is from
 // traceStart.
 func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp) (*trace.Trace, error) {
+	if s.decoupled(r) {
+		return nil, errDecoupled()
+	}
 	if err := s.forward(ctx, r); err != nil {
 		return nil, wireError(err)
 	}
@@ -92,14 +95,19 @@ func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp)
 	if err := s.engine.Infer(ctx, r); err != nil {
 		return tr, wireError(err)
 	}
-	if r.Served.Decoupled() {
+	if r.Served.Decoupled() { // the model was reloaded meanwhile
 		r.Cancel()
-		return tr, unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy")
+		return tr, errDecoupled()
 	}
 	return tr, nil
 }
 
-// decoupled reports whether a request that the engine has not admitted is to a decoupled model.
+func errDecoupled() error {
+	return unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy")
+}
+
+// decoupled reports whether r, which the engine has not admitted, is to a decoupled model. For an unknown model it is
+// false.
 func (s *Server) decoupled(r *infer.Request) bool {
 	config, err := s.engine.ModelConfig(r.ModelName, r.Version)
 	return err == nil && config.GetModelTransactionPolicy().GetDecoupled()

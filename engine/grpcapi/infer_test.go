@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"bytes"
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -428,5 +429,17 @@ func TestCompressedMessagesAreBounded(t *testing.T) {
 				t.Errorf("%d bytes by %s: %v, want %v", size, encoding, err, want)
 			}
 		}
+	}
+}
+
+// A unary request to a decoupled model does not reach the engine, where it would count as a failure.
+func TestUnaryRequestsToDecoupledModelsCountNothing_I011(t *testing.T) {
+	e := newFakeEngine(testModels()...)
+	var seen atomic.Int32
+	e.seen = func(*infer.Request) { seen.Add(1) }
+	conn, _ := start(t, e, nil)
+	_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(t.Context(), one("repeat", "1", 1, nil))
+	if grpcstatus.Code(err) != codes.Unimplemented || seen.Load() != 0 {
+		t.Errorf("ModelInfer = %v with %d requests to the engine; want Unimplemented with none", err, seen.Load())
 	}
 }
