@@ -150,8 +150,8 @@ func (c *Config) grpcOptions() []option {
 		opt("grpc-server-key", "path", "Its private key, PEM.", text(&files.Key)),
 		opt("grpc-root-cert", "path", "The authorities of clients' certificates, PEM.", text(&files.Root)),
 		opt("grpc-infer-response-compression-level", "none|low|medium|high",
-			"Compresses inference responses with gzip for clients that accept it; all levels above none are the "+
-				"same here. Default: none.", c.grpcCompression),
+			"Compresses inference responses as the request was, else with gzip, else with deflate, whichever the "+
+				"client accepts; all levels above none are the same here. Default: none.", c.grpcCompression),
 		opt("grpc-keepalive-time", "ms", "At least a second: less counts as 1000. Default: 7200000.",
 			milliseconds(1, &g.Keepalive.Time)),
 		opt("grpc-keepalive-timeout", "ms", "Default: 20000.", milliseconds(1, &g.Keepalive.Timeout)),

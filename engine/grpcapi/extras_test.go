@@ -85,7 +85,7 @@ func (p *payloads) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// Responses of inferences are compressed for clients that accept gzip. Requests may always be compressed.
+// Responses of inferences are compressed for clients that accept it. Requests may always be compressed.
 func TestCompression_B073(t *testing.T) {
 	request := &inferencepb.ModelInferRequest{ModelName: "id",
 		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8",

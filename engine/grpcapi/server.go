@@ -74,7 +74,7 @@ type Options struct {
 
 	// Reflection serves the reflection service, from which tools read the services' messages.
 	Reflection bool
-	// CompressResponses compresses the responses of inferences for clients that accept gzip:
+	// CompressResponses compresses the responses of inferences for clients that accept gzip or deflate:
 	// Triton's --grpc-infer-response-compression-level.
 	CompressResponses bool
 

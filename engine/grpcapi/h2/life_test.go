@@ -364,6 +364,24 @@ func TestCompression(t *testing.T) {
 	}
 }
 
+func TestAnswerEncoding_B073(t *testing.T) {
+	for _, tt := range []struct{ sent, accept, want string }{
+		{"", "", ""},
+		{"", "identity, deflate, gzip", "gzip"},
+		{"", "identity,deflate", "deflate"},
+		{"deflate", "identity, deflate, gzip", "deflate"},
+		{"gzip", "deflate, gzip", "gzip"},
+		{"gzip", "deflate", "deflate"},
+		{"deflate", "gzip", "gzip"},
+		{"gzip", "identity", ""},
+		{"", "br", ""},
+	} {
+		if got := answerEncoding(&request{compression: tt.sent, accept: tt.accept}); got != tt.want {
+			t.Errorf("a client that sends %q and accepts %q gets %q, want %q", tt.sent, tt.accept, got, tt.want)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	s := serve(t, nil)
 	for _, tt := range []struct {
