@@ -92,11 +92,11 @@ func TestTritonserverOptions(t *testing.T) {
 			"--model-memory-budget-gpu=0:500MB", "--model-memory-budget-gpu", "3:7"}, check: func(c *Config) bool {
 			return c.Engine.Residency.Host == 3<<29 && c.Engine.Residency.GPU[0] == 500e6 &&
 				c.Engine.Residency.GPU[3] == 7
-		}, refused: []string{"--model-memory-budget=much"}},
+		}, refused: []string{"--model-memory-budget=much", "--model-memory-budget=nan"}},
 		{name: "--model-memory-budget-gpu", refused: []string{"--model-memory-budget-gpu=8GiB"}},
 		{name: "--model-idle-unload-secs", args: []string{"--model-idle-unload-secs=1.5"},
 			check:   func(c *Config) bool { return c.Engine.Residency.Idle == 1500*time.Millisecond },
-			refused: []string{"--model-idle-unload-secs=-1"}},
+			refused: []string{"--model-idle-unload-secs=-1", "--model-idle-unload-secs=nan"}},
 		{name: "D12 --model-load-timeout-secs", args: []string{"--model-load-timeout-secs=5"},
 			check:   func(c *Config) bool { return c.Engine.LoadTimeout == 5*time.Second },
 			refused: []string{"--model-load-timeout-secs=-1"}},
@@ -129,6 +129,9 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--log-format", args: []string{"--log-format=ISO8601"},
 			check:   func(c *Config) bool { return c.Log.Settings.Format == "ISO8601" },
 			refused: []string{"--log-format=xml"}},
+		{name: "--log-file-max-bytes", args: []string{"--log-file-max-bytes=1MiB", "--log-file-max-bytes=0"},
+			check:   func(c *Config) bool { return c.Log.FileMaxBytes == 0 },
+			refused: []string{"--log-file-max-bytes=-1"}},
 		{name: "--log-file", args: []string{"--log-file=x.log"},
 			check: func(c *Config) bool { return c.Log.Settings.File == "x.log" }},
 		{name: "--allow-http", args: []string{"--allow-http=false"},

@@ -101,7 +101,7 @@ func (c *Config) logOptions() []option {
 		opt("log-file", "path", "Appends the log to a file. Default: standard error.", text(&l.File)),
 		opt("log-file-max-bytes", "bytes",
 			"How large the file of --log-file may be, such as 16MiB. A full one is renamed, with the time in its "+
-				"name, and an older one is removed. 0: any size. Default: 0.", size(&c.Log.FileMaxBytes)),
+				"name, and an older one is removed. 0: any size. Default: 0.", sizeOrZero(&c.Log.FileMaxBytes)),
 	}
 }
 

@@ -132,7 +132,7 @@ func pingInterval(field *time.Duration) setter {
 func seconds(field *time.Duration) setter {
 	return func(v string) error {
 		n, err := strconv.ParseFloat(v, 64)
-		if err != nil || n < 0 || n > 1e9 {
+		if err != nil || !(n >= 0 && n <= 1e9) {
 			return fmt.Errorf("%q is not a number of seconds", v)
 		}
 		*field = time.Duration(n * float64(time.Second))
@@ -160,7 +160,7 @@ func parseSize(v string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || n <= 0 || n*float64(unit) < 1 || n*float64(unit) >= 1<<62 {
+	if bytes := n * float64(unit); err != nil || !(bytes >= 1 && bytes < 1<<62) {
 		return 0, fmt.Errorf("%q is not a size over 0, such as 8GiB, 500MB or 1073741824", v)
 	}
 	return int64(n * float64(unit)), nil
@@ -168,6 +168,17 @@ func parseSize(v string) (int64, error) {
 
 func size(field *int64) setter {
 	return func(v string) (err error) { *field, err = parseSize(v); return err }
+}
+
+// sizeOrZero is a size, or 0.
+func sizeOrZero(field *int64) setter {
+	return func(v string) error {
+		if v == "0" {
+			*field = 0
+			return nil
+		}
+		return size(field)(v)
+	}
 }
 
 // put stores a value in a map, which it makes when needed.
