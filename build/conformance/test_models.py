@@ -238,6 +238,15 @@ def test_C082_a_failed_warmup_fails_the_load(tmp_path):
         assert s.get("/v2/models/cold/ready").status == 400
 
 
+def test_C082_DV115_a_warmup_sample_without_a_batch_size_is_run(tmp_path):
+    repo = tmp_path / "models"
+    sample = WARMUP.format('input_data_file: "absent"').replace("batch_size: 2 ", "")
+    assert "batch_size" not in sample.split("model_warmup")[1]
+    models.write_identity(repo, "cold", sample)
+    with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
+        assert s.index()[("cold", "1")][0] == deviates("READY", "UNAVAILABLE")
+
+
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="this machine has a GPU")
 def test_C073_no_gpu(tmp_path):
     repo = tmp_path / "models"

@@ -81,7 +81,6 @@ func TestValidateSignature_I006(t *testing.T) {
 	}
 }
 
-// The dims of a scalar in a model file are [1] in a configuration.
 func TestAWarmupSampleMayRunAnyNumberOfTimes(t *testing.T) {
 	cfg := parse(t, `name: "m" backend: "identity" `+x(`[1]`)+` model_warmup { name: "w" batch_size: 1 count: 5000 `+
 		`inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 zero_data: true } } }`)
@@ -90,6 +89,7 @@ func TestAWarmupSampleMayRunAnyNumberOfTimes(t *testing.T) {
 	}
 }
 
+// The dims of a scalar in a model file are [1] in a configuration.
 func TestScalarTensors(t *testing.T) {
 	s := sig(fp32("x", 4), fp32("y"))
 	cfg := parse(t, `name: "m" backend: "onnxruntime"`)
