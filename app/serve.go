@@ -193,6 +193,9 @@ func (s *server) start(ctx context.Context) error {
 		s.tasks.spawn(func() error { return s.alerts.Run(run) })
 		s.tasks.spawn(func() error { return s.webhook.Run(run) })
 	}
+	if x := s.fronts.exporter; x != nil {
+		s.tasks.spawn(func() error { x.Sample(run); return nil })
+	}
 	if s.requests != nil {
 		s.tasks.spawn(func() error { return s.requests.Run(run) })
 	}

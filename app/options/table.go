@@ -202,7 +202,7 @@ func (c *Config) metricsOptions() []option {
 		opt("metrics-address", "address", "Default: that of HTTP.", text(&at.Address)),
 		opt("metrics-port", "port", "Default: 8002. 0 takes a free one.", port(&at.Port)),
 		opt("metrics-interval-ms", "ms",
-			"The maximum age of figures of GPUs, and the least time over which the use of the CPU is measured. "+
+			"The maximum age of figures of GPUs, and how often the use of the CPU is measured. "+
 				"Default: 2000.", milliseconds(1, &c.Metrics.Interval)),
 		opt("metrics-config", "setting=value",
 			"Which latency metrics are exported: counter_latencies (default: true), histogram_latencies (false), "+

@@ -79,7 +79,7 @@ type Options struct {
 	Quantiles []Quantile
 	// OmitOwn leaves out the nereid_ families.
 	OmitOwn bool
-	// Interval is the shortest time over which nv_cpu_utilization is measured: --metrics-interval-ms. 0: 2 s.
+	// Interval is the time over which nv_cpu_utilization is measured; see Sample: --metrics-interval-ms. 0: 2 s.
 	Interval time.Duration
 
 	// Proc is the path of the proc file system. "": "/proc".
@@ -90,6 +90,7 @@ type Options struct {
 type Exporter struct {
 	o       Options
 	started time.Time
+	scraped chan struct{} // receives at a scrape, for Sample
 
 	mu        sync.Mutex // one scrape at a time; guards the rest
 	snapshots []stats.Snapshot
@@ -97,6 +98,8 @@ type Exporter struct {
 	details   []stats.Distributions // of snapshots; empty if Source is not a Distributor
 	cpu       cpuSampler
 	failed    map[string]bool // sources whose error has been logged
+	// lastScrape is when nv_cpu_utilization was wanted last.
+	lastScrape time.Time
 }
 
 // New returns an exporter.
@@ -112,7 +115,7 @@ func New(o Options) (*Exporter, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	e := &Exporter{o: o, started: time.Now(), failed: map[string]bool{}}
+	e := &Exporter{o: o, started: time.Now(), failed: map[string]bool{}, scraped: make(chan struct{}, 1)}
 	if e.o.Quantiles == nil {
 		e.o.Quantiles = DefaultQuantiles()
 	}
@@ -190,7 +193,9 @@ func (e *Exporter) machine(w *writer) {
 	if e.o.OmitCPU {
 		return
 	}
-	u, err := e.cpu.utilization(time.Now())
+	now := time.Now()
+	e.noteScrape(now)
+	u, err := e.cpu.utilization(now)
 	e.warn("CPU utilization", err)
 	w.single("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge", float(u), err)
 	total, available, err := proc.MachineMemory(e.o.Proc)

@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,6 +186,56 @@ func TestUtilization_E029(t *testing.T) {
 		next("cpu 150 0 0 200 50 0 0 0", time.Second, 0.25)
 		next("cpu 150 0 0 200 50 0 0 0", 3*time.Second, 0.25) // no tick passed: the last value stands
 		next("cpu 150 0 0 180 50 0 0 100", 3*time.Second, 1)  // idle time ran backwards
+	})
+}
+
+// A scrape gets the figure of the last interval, however long the scrape before is ago, and whoever scraped meanwhile.
+func TestUtilizationOfTheLastInterval_E029(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := procFolder(t)
+		busy, idle := 100, 100
+		pass := func(moreBusy, moreIdle int, d time.Duration) {
+			t.Helper()
+			busy, idle = busy+moreBusy, idle+moreIdle
+			text := fmt.Sprintf("cpu %d 0 0 %d 0 0 0 0", busy, idle)
+			if err := os.WriteFile(filepath.Join(folder, "stat"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		pass(0, 0, 0)
+		e, err := New(Options{Source: source{}, Proc: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scraped := func(want string) {
+			t.Helper()
+			if text := string(e.Append(nil)); !strings.Contains(text, "\nnv_cpu_utilization "+want+"\n") {
+				t.Errorf("%s, want %s", regexp.MustCompile("(?m)^nv_cpu_utilization.*").FindString(text), want)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var sampler sync.WaitGroup
+		defer sampler.Wait()
+		defer stop()
+		sampler.Go(func() { e.Sample(ctx) })
+		scraped("0")
+		pass(100, 0, 2*time.Second)
+		pass(0, 100, 2*time.Second)
+		pass(25, 75, 2*time.Second)
+		scraped("0.25")
+		pass(50, 50, time.Second) // the interval goes on
+		scraped("0.25")
+		pass(0, 0, time.Second)
+		scraped("0.5")
+		pass(0, 100, restAfter+time.Minute)
+		pass(100, 0, time.Minute)
+		pass(0, 100, time.Minute)
+		scraped("0.5") // of both minutes: nothing was measured meanwhile
+		pass(100, 0, 2*time.Second)
+		pass(10, 90, 2*time.Second)
+		scraped("0.1")
 	})
 }
 
