@@ -319,7 +319,8 @@ func TestPerfOutput(t *testing.T) {
 			t.Fatalf("%s: %v", b, err)
 		}
 		e := doc.Experiments[0]
-		if e.Experiment.Mode != "concurrency" || e.Experiment.Value != 1 || len(e.Requests) != 12 ||
+		const sent = 12 + 1 // that ends the sequence, and does not count
+		if e.Experiment.Mode != "concurrency" || e.Experiment.Value != 1 || len(e.Requests) != sent ||
 			len(e.Bounds) != 2 {
 			t.Fatalf("%+v", e)
 		}
