@@ -95,8 +95,24 @@ func (s *server) openAccess(ctx context.Context) error {
 				"machine can use its models")
 		}
 	}
+	s.warnTokens()
 	s.warnHalfRestricted()
 	return nil
+}
+
+// warnTokens warns if clients need a token although --allow-anonymous or the name tritonserver says that they do not.
+func (s *server) warnTokens() {
+	if !s.c.Access.AllowAnonymous || !s.tokens.Exist() || s.tokens.Unread() != nil {
+		return
+	}
+	switch why := "the data folder has tokens (nereid token list)"; {
+	case !s.c.AsTriton && s.tokens.Environment():
+		s.warn("--allow-anonymous has no effect: NEREID_TOKEN is set, so clients need a token")
+	case !s.c.AsTriton:
+		s.warn("--allow-anonymous has no effect: " + why + ", so clients need one")
+	case !s.tokens.Environment(): // otherwise somebody wants it to be asked for
+		s.warn("clients need a token, unlike those of Triton: " + why)
+	}
 }
 
 // repositories are the model repositories that are not plain folders.

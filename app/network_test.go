@@ -12,6 +12,7 @@ import (
 
 	"nereid/app/access"
 	"nereid/app/console/api"
+	"nereid/app/options"
 	"nereid/engine/inferencepb"
 	"nereid/engine/shm"
 )
@@ -152,6 +153,54 @@ func TestTheNetworkChoiceCountsAtTheNextStart_B080(t *testing.T) {
 	}
 	if err := s.openAccess(t.Context()); err != nil || s.network.choice.Open || len(s.warnings) == 0 {
 		t.Errorf("H7 a start without a token: %v, %+v, warnings %v", err, s.network.choice, s.warnings)
+	}
+}
+
+// A token ends what --allow-anonymous and the name tritonserver promise, and the start says so.
+func TestAStartWarnsIfATokenEndsAnonymousAccess_B082(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		asTriton    bool
+		args        []string
+		env, stored bool
+		warns       string // "": not
+	}{
+		{name: "NEREID_TOKEN", args: []string{"--allow-anonymous"}, env: true,
+			warns: "--allow-anonymous has no effect"},
+		{name: "a stored token", args: []string{"--allow-anonymous"}, stored: true,
+			warns: "--allow-anonymous has no effect"},
+		{name: "tritonserver with a stored token", asTriton: true, stored: true, warns: "nereid token list"},
+		{name: "tritonserver with NEREID_TOKEN", asTriton: true, env: true}, // which is meant to be asked for
+		{name: "no token", args: []string{"--allow-anonymous"}},
+		{name: "no --allow-anonymous", env: true, stored: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := runServer(t, "")
+			if tt.stored {
+				r.makeToken(t, "a", access.Infer)
+			}
+			c, err := options.Load(tt.asTriton, append(tt.args, "--model-repository=x", "--data-dir=x"),
+				func(k string) (string, bool) { return "secret", tt.env && k == "NEREID_TOKEN" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &server{c: c, log: r.log, data: r.data, store: r.store}
+			if err := s.openAccess(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var texts []string
+			for _, w := range s.warnings {
+				if strings.Contains(w.Text, "token") && !strings.Contains(w.Text, "without a token") {
+					texts = append(texts, w.Text)
+				}
+			}
+			if got := strings.Join(texts, "\n"); tt.warns == "" && got != "" || !strings.Contains(got, tt.warns) {
+				t.Errorf("warnings %q, want %q", got, tt.warns)
+			}
+			if required := tt.env || tt.stored; s.tokens.Required() != required {
+				t.Errorf("a token is required: %v, want %v", s.tokens.Required(), required)
+			}
+		})
 	}
 }
 

@@ -370,7 +370,8 @@ func (c *Config) ownOptions() []option {
 			"Where the server keeps its data: history, revisions, trash, the first repository. Default: "+
 				"NEREID_DATA_DIR, else ~/.local/share/nereid.", text(&c.DataDir)),
 		opt("allow-anonymous", "",
-			"Serves everybody who can reach the address without a token.", flag(&c.Access.AllowAnonymous)),
+			"Starts also if others can reach an address and there is no token, and serves them. Once there is a "+
+				"token, clients need one, and this has no effect.", flag(&c.Access.AllowAnonymous)),
 		opt("allowed-hosts", "name[,name...]",
 			"Host names that requests may be addressed to in addition to IP addresses and localhost, such as those "+
 				"of a gateway; * for any.",
