@@ -130,7 +130,11 @@ func (o *getter) report(s *staged) error {
 		return json.NewEncoder(o.env.Stdout).Encode(&s.provenance)
 	}
 	from := slices.DeleteFunc([]string{s.From, s.File, s.Revision}, func(s string) bool { return s == "" })
-	_, err := fmt.Fprintf(o.env.Stdout, "%s is in %s\n  from %s\n  %d bytes, SHA-256 %s\n", s.Model, o.repository,
-		strings.Join(from, ", "), s.Bytes, s.SHA256)
+	sum := ""
+	if s.SHA256 != "" {
+		sum = ", SHA-256 " + s.SHA256
+	}
+	_, err := fmt.Fprintf(o.env.Stdout, "%s is in %s\n  from %s\n  %d bytes%s\n", s.Model, o.repository,
+		strings.Join(from, ", "), s.Bytes, sum)
 	return err
 }
