@@ -12,6 +12,7 @@ import (
 
 	"nereid/app/modelmesh"
 	"nereid/app/modelmesh/mmesh"
+	"nereid/app/options"
 	"nereid/engine/device"
 )
 
@@ -41,16 +42,28 @@ func (s *server) openModelMesh() error {
 		return err
 	}
 	e.Repositories, e.Yielding = append(slices.Clone(e.Repositories), runtime.Repository()), runtime.Repository()
-	if info, err := os.Lstat(o.Address); o.Network == "unix" && err == nil && info.Mode().Type() == fs.ModeSocket {
-		_ = os.Remove(o.Address) // of a server that was killed; otherwise Listen says what is wrong
-	}
-	l, err := net.Listen(o.Network, o.Address)
+	l, err := listenModelMesh(o)
 	if err != nil {
-		return fmt.Errorf("--modelmesh-address: %w", err)
+		return err
 	}
 	s.fronts.mesh = &modelMesh{runtime: runtime, listener: l, server: grpc.NewServer(
 		grpc.ConnectionTimeout(10*time.Second), grpc.MaxConcurrentStreams(64), grpc.MaxRecvMsgSize(1<<20))}
 	return nil
+}
+
+func listenModelMesh(o options.ModelMesh) (net.Listener, error) {
+	if o.Network == "tcp" {
+		at := o.Endpoint()
+		return at.Open()
+	}
+	if info, err := os.Lstat(o.Address); err == nil && info.Mode().Type() == fs.ModeSocket {
+		_ = os.Remove(o.Address) // of a server that was killed; otherwise Listen says what is wrong
+	}
+	l, err := net.Listen(o.Network, o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--modelmesh-address: %w", err)
+	}
+	return l, nil
 }
 
 // startModelMesh serves, when the engine has started.

@@ -55,8 +55,9 @@ func (s *server) openCatalog() error {
 	if o.Peer == "" {
 		return nil
 	}
-	if s.catalog.peers, err = net.Listen("tcp", o.Peer); err != nil {
-		return fmt.Errorf("--catalog-peer: %w", err)
+	at := o.PeerEndpoint()
+	if s.catalog.peers, err = at.Open(); err != nil {
+		return err
 	}
 	node.SetPeer("http://" + peerAddress(s.catalog.peers.Addr().(*net.TCPAddr).AddrPort(), reachableAddresses()))
 	return nil

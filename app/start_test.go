@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -126,6 +127,35 @@ func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
 		strconv.Itoa(os.Getpid()), "--http-port="} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestBusyPortsOfPlatformsNameTheirHolder_G026(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for option, more := range map[string][]string{
+		"--modelmesh-address": nil,
+		"--catalog-peer":      {"--catalog=https://127.0.0.1:1", "--catalog-token-file=" + token},
+	} {
+		c := load(t, append(more, option+"="+l.Addr().String(), "--model-repository="+modelRepository(t),
+			"--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0")...)
+		err := Serve(t.Context(), c, io.Discard)
+		if err == nil {
+			t.Fatal(option + " listens on a busy port")
+		}
+		for _, want := range []string{l.Addr().String() + "' already in use", "pid " + strconv.Itoa(os.Getpid()),
+			option + "=127.0.0.1:", " (free now)"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is missing in: %v", want, err)
+			}
 		}
 	}
 }

@@ -11,13 +11,14 @@ import (
 // Endpoint is an address on which the server listens.
 type Endpoint struct {
 	Name    string // as in the names of its options: "http" of --http-port
-	Option  string // that sets the port: "http-port"
+	Option  string // that sets the port: "http-port"; with Whole the address too
 	Title   string // in log lines and errors: "HTTP service"
 	On      bool
 	Address string // a name or an IP address, perhaps in brackets
 	Port    int    // 0: any free port
 	Shared  bool   // other servers of the same user may also listen on the port
 	TLS     bool
+	Whole   bool // Option is an address with a port
 	// OrFree: if the port is in use or another endpoint has it, the endpoint takes a free one.
 	OrFree bool
 }

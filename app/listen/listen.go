@@ -26,8 +26,7 @@ func (l Listeners) Close() {
 	}
 }
 
-// Open binds every endpoint or none. The error for a port in use names the process that has it, if it can be found, and
-// a free port.
+// Open binds every endpoint or none. For the errors see Endpoint.Open.
 func (l *Endpoints) Open() (Listeners, error) {
 	all := Listeners{}
 	var errs []error
@@ -35,16 +34,9 @@ func (l *Endpoints) Open() (Listeners, error) {
 		if !e.On {
 			continue
 		}
-		config := net.ListenConfig{}
-		if e.Shared {
-			config.Control = sharePort
-		}
-		l, err := config.Listen(context.Background(), e.network(), e.hostPort(e.Port))
-		if errors.Is(err, syscall.EADDRINUSE) && e.OrFree {
-			l, err = net.Listen(e.network(), e.hostPort(0))
-		}
+		l, err := e.Open()
 		if err != nil {
-			errs = append(errs, e.describe(err))
+			errs = append(errs, err)
 			continue
 		}
 		all[e.Name] = l
@@ -54,6 +46,23 @@ func (l *Endpoints) Open() (Listeners, error) {
 		return nil, err
 	}
 	return all, nil
+}
+
+// Open binds the endpoint. The error for a port in use names the process that has it, if it can be found, and a free
+// port.
+func (e *Endpoint) Open() (net.Listener, error) {
+	config := net.ListenConfig{}
+	if e.Shared {
+		config.Control = sharePort
+	}
+	l, err := config.Listen(context.Background(), e.network(), e.hostPort(e.Port))
+	if errors.Is(err, syscall.EADDRINUSE) && e.OrFree {
+		l, err = net.Listen(e.network(), e.hostPort(0))
+	}
+	if err != nil {
+		return nil, e.describe(err)
+	}
+	return l, nil
 }
 
 // network returns the network of net.Listen, with which 0.0.0.0 does not include the addresses of IPv6.
@@ -80,7 +89,12 @@ func (e *Endpoint) describe(err error) error {
 	}
 	if l, err := net.Listen(e.network(), e.hostPort(0)); err == nil {
 		_ = l.Close() // only its number is needed
-		free = fmt.Sprintf("; say --%[1]s=%[2]d (free now) or --%[1]s=0", e.Option, l.Addr().(*net.TCPAddr).Port)
+		port := l.Addr().(*net.TCPAddr).Port
+		if e.Whole { // others are told the address, so 0 is no use
+			free = fmt.Sprintf("; say --%s=%s (free now)", e.Option, e.hostPort(port))
+		} else {
+			free = fmt.Sprintf("; say --%[1]s=%[2]d (free now) or --%[1]s=0", e.Option, port)
+		}
 	}
 	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.Title, address, holder,
 		free)

@@ -91,18 +91,25 @@ func hostPort(field *string) setter {
 // endpoints are the services of platforms that have a port. The platforms' packages open it.
 func (o *Catalog) endpoints() []listen.Endpoint {
 	var out []listen.Endpoint
-	add := func(option, title, address string) {
-		host, at, _ := net.SplitHostPort(address) // the option was checked
-		n, _ := strconv.Atoi(at)
-		out = append(out, listen.Endpoint{Option: option, Title: title, Address: host, Port: n, On: true})
-	}
 	if o.Peer != "" {
-		add("catalog-peer", "catalog's peers", o.Peer)
+		out = append(out, o.PeerEndpoint())
 	}
 	if o.ModelMesh.Network == "tcp" {
-		add("modelmesh-address", "service for ModelMesh", o.ModelMesh.Address)
+		out = append(out, o.ModelMesh.Endpoint())
 	}
 	return out
+}
+
+// PeerEndpoint returns the address of the catalog's peers. Peer is not empty.
+func (o *Catalog) PeerEndpoint() listen.Endpoint {
+	return endpoint("catalog-peer", "catalog peer service", o.Peer)
+}
+
+// endpoint returns the endpoint of an option that is an address with a port.
+func endpoint(option, title, address string) listen.Endpoint {
+	host, at, _ := net.SplitHostPort(address) // the option was checked
+	n, _ := strconv.Atoi(at)
+	return listen.Endpoint{Option: option, Title: title, Address: host, Port: n, On: true, Whole: true}
 }
 
 // checkCatalog checks what concerns several options.

@@ -45,6 +45,11 @@ func (o *ModelMesh) address(v string) error {
 	return nil
 }
 
+// Endpoint returns the address of the service. Network is "tcp".
+func (o *ModelMesh) Endpoint() listen.Endpoint {
+	return endpoint("modelmesh-address", "ModelMesh service", o.Address)
+}
+
 func (o *ModelMesh) check(catalog bool) error {
 	if o.AllowCode && o.Address == "" {
 		return errors.New("--modelmesh-allow-code: works only with --modelmesh-address")
