@@ -43,8 +43,8 @@ func (b *Budget) Take(n int64, patience time.Duration) error {
 	if patience > 0 && b.wait(n, patience) {
 		return nil
 	}
-	return noRoom("the server has no memory left for this request: other requests and responses use the %d bytes of "+
-		"--request-memory-limit; try again later", b.limit)
+	return noRoom("the server has no memory left for this request: with it, requests and responses would use more "+
+		"than the %d bytes of --request-memory-limit; try again later, or send less at once", b.limit)
 }
 
 // Check refuses n bytes that Take could never take. Errors: those of Take.
