@@ -69,6 +69,13 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 }
 output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
 `
 
+// numberedWith is the configuration of a load request for a numbered model with a reload policy.
+func numberedWith(policy string) string {
+	return `{"backend":"numbered","input":[{"name":"IN","data_type":"TYPE_INT32","dims":[1]}],` +
+		`"output":[{"name":"OUT","data_type":"TYPE_INT32","dims":[1]}],` +
+		`"parameters":{"reload_policy":{"string_value":"` + policy + `"}}}`
+}
+
 // pipeline is an ensemble that runs one model after the other.
 func pipeline(models ...string) string {
 	cfg := `platform: "ensemble"
@@ -227,8 +234,7 @@ func testHeldSteps(t *testing.T, ensemble string, o engine.ModelOptions) {
 		h.load(ensemble, "")
 		want := h.number("last")
 		r := h.begin(ensemble)
-		h.load("last", `{"backend":"numbered","input":[{"name":"IN","data_type":"TYPE_INT32","dims":[1]}],`+
-			`"output":[{"name":"OUT","data_type":"TYPE_INT32","dims":[1]}],"parameters":{"a":{"string_value":"b"}}}`)
+		h.load("last", numberedWith("availability_first"))
 		now := h.number("last")
 		if now == want {
 			t.Fatal("the load had no effect")
@@ -318,9 +324,37 @@ func TestHeldModelLeavesForMemory_A068(t *testing.T) {
 	}
 	r = h.begin("ens")
 	h.unload("last", false)
-	h.load("other", `{"backend":"numbered","input":[{"name":"IN","data_type":"TYPE_INT32","dims":[1]}],`+
-		`"output":[{"name":"OUT","data_type":"TYPE_INT32","dims":[1]}],"parameters":{"a":{"string_value":"b"}}}`)
+	h.load("other", numberedWith("availability_first"))
 	h.gone("last")
 	r.Cancel()
 	h.goOn <- struct{}{}
+}
+
+// A reload with resources_first waits until what the model had before is closed, and not for requests that hold that.
+func TestReloadThatReleasesMemoryDoesNotWaitForHolds_A063_A068(t *testing.T) {
+	h := newHeld(t, engine.Options{})
+	h.load("ens", "")
+	r := h.begin("ens")
+	h.load("last", numberedWith("availability_first"))
+	h.load("last", numberedWith("resources_first"))
+	if got, now := h.gives(r), h.number("last"); got != now {
+		t.Errorf("load %d answers, want %d", got, now)
+	}
+}
+
+func TestEnsembleRequestFinishesInAShutdown_A068(t *testing.T) {
+	h := newHeld(t, engine.Options{})
+	h.load("outer", "")
+	want := h.number("last")
+	r := h.begin("outer")
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		h.Engine.Close(context.Background())
+	}()
+	h.ch.until(t, "last leaves service", func() bool { return h.state("last") == lifecycle.Unloading })
+	if got := h.gives(r); got != want {
+		t.Errorf("load %d answers, want %d", got, want)
+	}
+	<-closed
 }

@@ -236,8 +236,8 @@ type Process struct {
 
 // Leaver is a Model that is notified when it leaves service.
 type Leaver interface {
-	// Leave says that no new request comes, and that Close follows when those under way are answered. It must not
-	// block.
+	// Leave says that no new request comes, except for steps of ensembles' requests that are under way, and that Close
+	// follows when all are answered. It must not block.
 	Leave()
 }
 

@@ -155,8 +155,8 @@ func (c *change) makeRoom(p *plan, wanting []*outcome) (later bool, err error) {
 	return false, account.Reserve(c.ctx, need, false)
 }
 
-// evictReplaced evicts what is to be replaced and waits until it is closed. Requests wait meanwhile. A model with a
-// live sequence stays for that.
+// evictReplaced evicts what is to be replaced and waits until it is closed, and models that it replaced before too.
+// Requests wait meanwhile. A model with a live sequence stays for that.
 func (c *change) evictReplaced(p *plan, wanting []*outcome) {
 	m, e := c.m, c.e
 	var leave []int64

@@ -30,7 +30,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 	for _, d := range fx.drain {
 		var size residency.Amount
 		if d.model != nil {
-			m.leaving[d.model] = true
+			m.leaving[d.model] = e
 			size = e.account.Leave(d.model)
 		}
 		m.wg.Go(func() { m.drain(e, d, size) })
@@ -46,8 +46,8 @@ func (m *Manager) step(e *entry, ev event) effects {
 // drain closes a model that left service once its last request is answered.
 func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 	if d.model != nil {
-		if d.why == evicted { // those that hold it load it again
-			d.model.DropHolds()
+		if d.why == evicted { // requests that hold it load it again; see evictReplaced for those before it
+			m.dropHolds(e)
 		}
 		m.linger(e, d.model)
 		closed := m.agents.unload(d.model)
@@ -77,13 +77,15 @@ func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 	}
 }
 
-// dropHolds lets the models that left service close although requests of ensembles hold them. Otherwise a load that
-// such a request needs could wait for their memory, and they for the request.
-func (m *Manager) dropHolds() {
+// dropHolds lets the models of an entry, or of all for nil, that left service close although requests of ensembles hold
+// them. Otherwise a load that such a request needs could wait for their memory, and they for the request.
+func (m *Manager) dropHolds(of *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for mod := range m.leaving {
-		mod.DropHolds()
+	for mod, e := range m.leaving {
+		if of == nil || of == e {
+			mod.DropHolds()
+		}
 	}
 }
 

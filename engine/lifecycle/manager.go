@@ -43,7 +43,7 @@ type Manager struct {
 	entries map[string]*entry // guarded by mu, as are the entries' fields
 	// overrides are what loaded models came from; guarded by mu.
 	overrides map[*model.Model]*override
-	leaving   map[*model.Model]bool // left service and are not closed yet; guarded by mu
+	leaving   map[*model.Model]*entry // left service and are not closed yet; guarded by mu
 	closed    bool
 }
 
@@ -72,13 +72,13 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	o.Settle = cmp.Or(o.Settle, time.Second)
 	m := &Manager{
 		o: o, Repositories: newRepositories(&o), stats: registry, entries: map[string]*entry{},
-		overrides: map[*model.Model]*override{}, leaving: map[*model.Model]bool{},
+		overrides: map[*model.Model]*override{}, leaving: map[*model.Model]*entry{},
 		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
-	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict, Waiting: m.dropHolds,
-		Activity: registry.Waiter().Activity, Log: o.Log})
+	m.memory = residency.NewLedger(residency.Options{Budget: o.Residency, Evict: m.evict,
+		Waiting: func() { m.dropHolds(nil) }, Activity: registry.Waiter().Activity, Log: o.Log})
 	m.downloads = newDownloads(m.open, &m.o)
 	m.agents = &agents{o: &m.o, chains: map[*model.Model]*agentChain{}}
 	m.poller = poller{m: m, waiting: map[string]pending{}, again: make(chan struct{}, 1)}
