@@ -374,8 +374,7 @@ func (c *Config) ownOptions() []option {
 				"token, clients need one, and this has no effect.", flag(&c.Access.AllowAnonymous)),
 		opt("allowed-hosts", "name[,name...]",
 			"Host names that requests may be addressed to in addition to IP addresses and localhost, such as those "+
-				"of a gateway; * for any.",
-			commaList(&c.Access.AllowedHosts)),
+				"of a gateway; * for any.", commaList(&c.Access.AllowedHosts)),
 		opt("http-allowed-origins", "origin[,origin...]",
 			"Web sites, such as https://app.example, whose pages may use the server from a browser (CORS). Default: "+
 				"none.", c.allowedOrigins),

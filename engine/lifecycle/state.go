@@ -155,11 +155,11 @@ func (l life) settled() bool {
 }
 
 // lost reports whether a process of a version has ended for good. Only a new load brings it back.
-func (v standing) lost() bool {
-	if v.model == nil {
+func (s standing) lost() bool {
+	if s.model == nil {
 		return false
 	}
-	return slices.ContainsFunc(v.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
+	return slices.ContainsFunc(s.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
 }
 
 // leave takes a version's model out of service.
