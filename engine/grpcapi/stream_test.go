@@ -197,9 +197,9 @@ func TestDecoupledAnswersPassPlainOnes_B061(t *testing.T) {
 // Unanswered requests to decoupled models count towards streamDepth, also behind one that is not decoupled.
 func TestStreamDepthBoundsDecoupledRequests_B061(t *testing.T) {
 	e := newFakeEngine()
-	begun, release := make(chan struct{}, streamDepth+8), make(chan struct{})
+	begun, release, end := make(chan struct{}, streamDepth+8), make(chan struct{}), make(chan struct{})
 	hold := func(r *infer.Request) { begun <- struct{}{}; <-release; repeat(r) }
-	e.models["slow"] = &served{name: "slow", answer: func(r *infer.Request) { <-release; identity(r) }}
+	e.models["slow"] = &served{name: "slow", answer: func(r *infer.Request) { <-end; identity(r) }}
 	e.models["held"] = &served{name: "held", decoupled: true, answer: hold}
 	conn, _ := start(t, e, nil)
 	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
@@ -217,11 +217,19 @@ func TestStreamDepthBoundsDecoupledRequests_B061(t *testing.T) {
 	for range streamDepth - 1 {
 		<-begun
 	}
-	if n := len(begun); n != 0 {
-		t.Errorf("%d requests above the limit were begun", n)
+	n := 0
+	for ; n < 7; n++ { // each answer lets one more request begin
+		if more := len(begun); more != 0 {
+			t.Fatalf("%d requests above the limit were begun", more)
+		}
+		release <- struct{}{}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
 	}
 	close(release)
-	n := 0
+	close(end)
 	for _, err = stream.Recv(); err == nil; _, err = stream.Recv() {
 		n++
 	}
