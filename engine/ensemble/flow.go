@@ -157,7 +157,8 @@ func outputs(s *step, resp *infer.Response) []value {
 	return values
 }
 
-// fork executes a decoupled step. Each of its responses starts a flow. The flows respond in the order of the responses.
+// fork executes a decoupled step. Each of its responses starts a flow. The flows respond in the order of the responses,
+// and before the client gets an error of the step.
 func (f *flow) fork(i int) {
 	x, s := f.x, &f.x.g.steps[i]
 	var children sync.WaitGroup
@@ -185,6 +186,12 @@ func (f *flow) fork(i int) {
 		return nil
 	})
 	if err != nil {
+		if turn != f.turn { // the responses before the error
+			select {
+			case <-turn: // the last flow has responded, or one has failed
+			case <-x.r.Done():
+			}
+		}
 		x.fail(x.g.errorf(status.CodeOf(err), "%w", err))
 	}
 	children.Wait()
