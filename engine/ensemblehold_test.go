@@ -96,7 +96,8 @@ ensemble_scheduling {
 	return cfg + "}\n"
 }
 
-// held is an engine with the ensembles "ens", of the models first and last, and "outer", of first, idle and ens.
+// held is an engine with the ensembles "ens", of the models first and last, and "outer", of first and of "inner", which
+// is an ensemble of last.
 type held struct {
 	*engine.Engine
 	numbered

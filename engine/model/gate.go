@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// gate counts the requests inside a model, until it is closed and they are answered. A hold keeps a gate open for its
-// holder only: for a request of an ensemble, which is to find the models of its steps until it ends. The methods are
-// safe for concurrent use.
+// gate counts the requests inside a model, until it is closed and they are answered. A request of an ensemble holds the
+// gates of the models of its steps until it ends. A gate that is held stays open for those that hold it, and for no
+// others. The methods are safe for concurrent use.
 type gate struct {
 	// inflight has, from its lowest bits: the admitted requests without a final response, the holds, and two flags.
 	inflight atomic.Int64
