@@ -86,6 +86,7 @@ def test_D076_a_library_calls_another_model(server):
     metrics = server.request("GET", "/metrics", address=server.metrics).body.decode()
     assert "\ncalls_test_total 3\n" in metrics
     assert "\n# TYPE calls_test_last gauge\n" in metrics and "\ncalls_test_last 1.5\n" in metrics
+    assert '\ncalls_test_sizes_bucket{le="2"} 0\ncalls_test_sizes_bucket{le="+Inf"} 1\n' in metrics
 
 
 def test_D076_a_library_controls_other_models(server):

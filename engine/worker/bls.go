@@ -207,13 +207,10 @@ func (t *blsTable) serve(call *blsCall, err error) {
 		last := resp.Final
 		serr := t.send(call.id, resp, t.w.send)
 		resp.Release()
-		if serr != nil {
+		if serr != nil { // it cannot be encoded, there is no memory for it, or the process is ending
 			r.Cancel()
-			if status.CodeOf(serr) == status.InvalidArg { // it cannot be encoded
-				err = serr
-				break
-			}
-			return // the process is ending
+			err = serr
+			break
 		}
 		if last {
 			return

@@ -85,7 +85,7 @@ func (c *callTable) close() {
 func (c *callTable) send(k frames.Kind, id uint64, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return status.Errorf(status.Internal, "a message to a model's process cannot be written: %w", err)
+		return status.Errorf(status.Internal, "a message to a model's process cannot be encoded: %w", err)
 	}
 	if !c.w.retain() {
 		return c.w.Err()
@@ -127,7 +127,11 @@ func (c *callTable) answer(id uint64, body []byte) error {
 	text := append([]byte(nil), body...)
 	c.w.tasks.Go(func() {
 		defer c.up.Add(-1)
-		if err := c.send(frames.KindReply, id, c.reply(text)); err != nil {
+		err := c.send(frames.KindReply, id, c.reply(text))
+		if err != nil { // the process waits until there is a reply
+			err = c.send(frames.KindReply, id, replyOf(nil, err))
+		}
+		if err != nil {
 			c.w.log.Debug("a reply did not reach a model's process", "err", err)
 		}
 	})

@@ -1,8 +1,10 @@
 // A backend that asks the model "plain" for each answer and counts its requests in a metric. A parameter of a request
 // makes it control another model.
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "triton.h"
 
@@ -12,6 +14,7 @@ typedef struct TRITONSERVER_InferenceResponse Answer;
 typedef struct TRITONSERVER_ResponseAllocator Allocator;
 typedef struct TRITONSERVER_MetricFamily Family;
 typedef struct TRITONSERVER_Metric Metric;
+typedef struct TRITONSERVER_MetricArgs MetricArgs;
 typedef struct TRITONSERVER_Parameter Parameter;
 
 Error *TRITONBACKEND_ModelServer(Model *, Server **);
@@ -38,6 +41,11 @@ Error *TRITONSERVER_InferenceResponseOutput(Answer *, uint32_t, const char **nam
 Error *TRITONSERVER_MetricFamilyNew(Family **, int kind, const char *name, const char *description);
 Error *TRITONSERVER_MetricFamilyDelete(Family *);
 Error *TRITONSERVER_MetricNew(Metric **, Family *, const Parameter **labels, uint64_t count);
+Error *TRITONSERVER_MetricNewWithArgs(Metric **, Family *, const Parameter **labels, uint64_t count, const MetricArgs *);
+Error *TRITONSERVER_MetricArgsNew(MetricArgs **);
+Error *TRITONSERVER_MetricArgsSetHistogram(MetricArgs *, const double *buckets, uint64_t count);
+Error *TRITONSERVER_MetricArgsDelete(MetricArgs *);
+Error *TRITONSERVER_MetricObserve(Metric *, double);
 Error *TRITONSERVER_MetricDelete(Metric *);
 Error *TRITONSERVER_MetricIncrement(Metric *, double);
 Error *TRITONSERVER_MetricSet(Metric *, double);
@@ -48,8 +56,8 @@ int TRITONSERVER_ErrorCode(Error *);
 typedef struct {
   Server *server;
   Allocator *allocator;
-  Family *family, *gauges;
-  Metric *metric, *gauge;
+  Family *family, *gauges, *histograms;
+  Metric *metric, *gauge, *histogram;
 } state;
 
 typedef struct {
@@ -92,6 +100,34 @@ static void answered(Answer *a, uint32_t flags, void *userp) {
   pthread_mutex_unlock(&w->lock);
 }
 
+// unlimited makes a histogram whose last bucket is infinite, and a gauge of this instance infinite and NaN.
+static Error *unlimited(state *s) {
+  const double values[] = {INFINITY, -INFINITY, NAN}, buckets[] = {2, INFINITY};
+  double got = 0;
+  char name[64];
+  Family *family = NULL;
+  Metric *m = NULL;
+  snprintf(name, sizeof name, "calls_test_%d_%llu", getpid(), (unsigned long long)(uintptr_t)s);
+  Error *e = TRITONSERVER_MetricFamilyNew(&family, 1, name, "unlimited");
+  if (e == NULL) e = TRITONSERVER_MetricNew(&m, family, NULL, 0);
+  for (int k = 0; k < 3 && e == NULL; k++) {
+    e = TRITONSERVER_MetricSet(m, values[k]);
+    if (e == NULL) e = TRITONSERVER_MetricValue(m, &got);
+    if (e == NULL && got != values[k] && !(isnan(got) && isnan(values[k])))
+      e = TRITONSERVER_ErrorNew(1, "the gauge has another value");
+  }
+  TRITONSERVER_MetricDelete(m);
+  TRITONSERVER_MetricFamilyDelete(family);
+  MetricArgs *a;
+  TRITONSERVER_MetricArgsNew(&a);
+  TRITONSERVER_MetricArgsSetHistogram(a, buckets, 2);
+  if (e == NULL) e = TRITONSERVER_MetricFamilyNew(&s->histograms, 2, "calls_test_sizes", "sizes");
+  if (e == NULL) e = TRITONSERVER_MetricNewWithArgs(&s->histogram, s->histograms, NULL, 0, a);
+  if (e == NULL) e = TRITONSERVER_MetricObserve(s->histogram, 3);
+  TRITONSERVER_MetricArgsDelete(a);
+  return e;
+}
+
 Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
   Model *m;
   state *s = calloc(1, sizeof *s);
@@ -102,6 +138,7 @@ Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
   if (e == NULL) e = TRITONSERVER_MetricNew(&s->metric, s->family, NULL, 0);
   if (e == NULL) e = TRITONSERVER_MetricFamilyNew(&s->gauges, 1, "calls_test_last", "half of the last first value");
   if (e == NULL) e = TRITONSERVER_MetricNew(&s->gauge, s->gauges, NULL, 0);
+  if (e == NULL) e = unlimited(s);
   if (e == NULL) TRITONBACKEND_ModelInstanceSetState(i, s);
   return e;
 }
@@ -109,6 +146,8 @@ Error *TRITONBACKEND_ModelInstanceInitialize(Instance *i) {
 Error *TRITONBACKEND_ModelInstanceFinalize(Instance *i) {
   state *s;
   TRITONBACKEND_ModelInstanceState(i, (void **)&s);
+  TRITONSERVER_MetricDelete(s->histogram);
+  TRITONSERVER_MetricFamilyDelete(s->histograms);
   TRITONSERVER_MetricDelete(s->gauge);
   TRITONSERVER_MetricFamilyDelete(s->gauges);
   TRITONSERVER_MetricDelete(s->metric);

@@ -105,7 +105,7 @@ type arguments struct {
 	Family      uint64            `json:"family"`
 	Metric      uint64            `json:"metric"`
 	Labels      map[string]string `json:"labels"`
-	Buckets     []float64         `json:"buckets"`
+	Buckets     []frames.Float    `json:"buckets"`
 }
 
 // Call implements worker.Caller.
@@ -199,7 +199,7 @@ func (c *Caller) metricCall(op string, a *arguments) (any, error) {
 		if f == nil {
 			return nil, status.New(status.NotFound, "the metric family is gone")
 		}
-		m, err := f.Metric(a.Labels, a.Buckets)
+		m, err := f.Metric(a.Labels, frames.Floats(a.Buckets))
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ func (c *Caller) metricCall(op string, a *arguments) (any, error) {
 		return nil, status.New(status.NotFound, "the metric is gone")
 	case op == "metric_value":
 		v, err := m.Value()
-		return map[string]float64{"value": v}, err
+		return map[string]frames.Float{"value": frames.Float(v)}, err
 	}
 	return nil, status.Errorf(status.Unsupported, "there is no call '%s'", op)
 }

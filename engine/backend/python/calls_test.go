@@ -585,6 +585,23 @@ if what == 3: pb_utils.load_model("nowhere")
 if what == 4:
     self.counter.increment(2.5); y = np.array([self.counter.value()], np.float32)
 if what == 5: self.gauge.set(-7)
+if what == 11:
+    def after(v):
+        self.gauge.set(v)
+        return self.gauge.value()
+    inf = float("inf")
+    ok = after(inf) == inf and after(-inf) == -inf and np.isnan(after(inf - inf))
+    ok = ok and type(after(3)) is float and type(self.own.value()) is float
+    self.own.increment(inf)
+    ok = ok and self.own.value() == inf
+    self.own.increment(-inf + inf)
+    ok = ok and np.isnan(self.own.value())
+    y = np.array([float(ok)], np.float32)
+if what == 12:
+    self.bounded.observe(3)
+    try:
+        self.times.Metric(labels={"b": "z"}, buckets=[float("nan")])
+    except pb_utils.TritonModelException as e: y = np.array(["buckets, ascending" in str(e)], np.float32)
 if what == 6:
     self.histogram.observe(3); self.histogram.observe(300)
 if what == 7:
@@ -613,7 +630,10 @@ def initialize(self, args):
     family = pb_utils.MetricFamily
     self.gauge = family(name="my_gauge", description="g", kind=family.GAUGE).Metric(labels={})
     self.histogram = family(name="my_time", description="t", kind=family.HISTOGRAM).Metric(
-        labels={"b": "x"}, buckets=[1.0, 10.0])`),
+        labels={"b": "x"}, buckets=[1.0, 10.0])
+    self.times = family(name="my_time", description="t", kind=family.HISTOGRAM)
+    self.bounded = self.times.Metric(labels={"b": "y"}, buckets=[np.float32(1), np.int64(2), float("inf")])
+    self.own = family(name="my_own", description="o", kind=family.COUNTER).Metric(labels={})`),
 	}).ready()
 	ask := func(n float32) answer { return r.one(request("m", map[string][]float32{"IN": {n}})) }
 	text := func() string { return string(r.metrics.Append(nil)) }
@@ -641,6 +661,11 @@ def initialize(self, args):
 				"# HELP my_count What I count\n# TYPE my_count counter\nmy_count{a=\"1\"} 2.5\n")
 		}},
 		{"D048 DV90 a gauge without its family", 5, func(answer) string { return lacks(text(), "my_gauge -7\n") }},
+		{"D048 values that JSON does not have", 11, func(a answer) string { return differ(a.floats("OUT"), 1) }},
+		{"D048 buckets of numpy with an infinity", 12, func(a answer) string {
+			return differ(a.floats("OUT"), 1) + lacks(text(), `my_time_bucket{b="y",le="2"} 0`) +
+				lacks(text(), `my_time_bucket{b="y",le="+Inf"} 1`)
+		}},
 		{"D048 a histogram", 6, func(answer) string {
 			return lacks(text(), `my_time_bucket{b="x",le="10"} 1`) +
 				lacks(text(), `my_time_bucket{b="x",le="+Inf"} 2`) + lacks(text(), `my_time_sum{b="x"} 303`)

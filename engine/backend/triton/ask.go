@@ -8,6 +8,7 @@ import (
 	"nereid/engine/backend/triton/capi"
 	"nereid/engine/infer"
 	"nereid/engine/worker"
+	"nereid/engine/worker/frames"
 )
 
 // The methods in this file are those of capi.Server, capi.Metrics and capi.Tracer. They ask the server.
@@ -98,8 +99,12 @@ func (in *inside) Family(kind capi.MetricKind, name, description string) (uint64
 
 // Metric makes a metric.
 func (in *inside) Metric(family uint64, labels map[string]string, buckets []float64) (uint64, error) {
+	limits := make([]frames.Float, len(buckets))
+	for i, b := range buckets {
+		limits[i] = frames.Float(b)
+	}
 	var reply struct{ Metric uint64 }
-	err := in.call("metric_new", map[string]any{"family": family, "labels": labels, "buckets": buckets}, &reply)
+	err := in.call("metric_new", map[string]any{"family": family, "labels": labels, "buckets": limits}, &reply)
 	return reply.Metric, err
 }
 
@@ -113,9 +118,9 @@ func (in *inside) DeleteMetric(number uint64, family bool) error {
 
 // MetricValue returns the value of a metric.
 func (in *inside) MetricValue(number uint64) (float64, error) {
-	var reply struct{ Value float64 }
+	var reply struct{ Value frames.Float }
 	err := in.call("metric_value", map[string]any{"metric": number}, &reply)
-	return reply.Value, err
+	return float64(reply.Value), err
 }
 
 // ChangeMetric changes a metric.

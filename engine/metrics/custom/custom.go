@@ -115,7 +115,7 @@ func (f *Family) sweep() {
 }
 
 // Metric returns the metric with the given labels, and makes it if there is none. The caller must close it. buckets are
-// the upper bounds of a histogram, ascending; without any it has only +Inf. Errors: InvalidArg for invalid names of
+// the upper bounds of a histogram, ascending; it has +Inf in any case. Errors: InvalidArg for invalid names of
 // labels and for wrong buckets.
 func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, error) {
 	for name := range labels {
@@ -125,8 +125,8 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 		}
 	}
 	if f.kind == Histogram {
-		for i := 1; i < len(buckets); i++ {
-			if !(buckets[i-1] < buckets[i]) { // equal bounds and NaN are wrong too
+		for i, b := range buckets {
+			if math.IsNaN(b) || i > 0 && buckets[i-1] >= b {
 				return nil, status.Errorf(status.InvalidArg, "histogram %q needs buckets, ascending", f.name)
 			}
 		}
@@ -162,7 +162,7 @@ func (m *Metric) Close() {
 
 // Increment adds to a counter or a gauge. Errors: InvalidArg for a negative amount on a counter, and for a histogram.
 func (m *Metric) Increment(by float64) error {
-	if m.f.kind == Histogram || m.f.kind == Counter && !(by >= 0) {
+	if m.f.kind == Histogram || m.f.kind == Counter && by < 0 {
 		return status.Errorf(status.InvalidArg, "%s %q cannot be incremented by %v", m.f.kind, m.f.name, by)
 	}
 	m.f.g.mu.Lock()

@@ -1,6 +1,9 @@
 package custom
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestBucketsOfHistograms(t *testing.T) {
 	var g Registry
@@ -8,7 +11,7 @@ func TestBucketsOfHistograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range [][]float64{{2, 1}, {1, 1, 2}} {
+	for _, wrong := range [][]float64{{2, 1}, {1, 1, 2}, {math.NaN()}, {1, math.NaN()}, {math.Inf(1), 1}} {
 		if _, err := f.Metric(nil, wrong); err == nil {
 			t.Errorf("buckets %v were accepted", wrong)
 		}

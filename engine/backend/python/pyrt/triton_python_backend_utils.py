@@ -8,6 +8,7 @@ and BYTES tensors of numpy's ``str_`` type."""
 
 import enum
 import json
+import math
 import operator
 import struct
 import sys
@@ -894,7 +895,8 @@ class MetricFamily:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         if self._kind != self.HISTOGRAM and buckets is not None:
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
-        return Metric(self, {str(k): str(v) for k, v in (labels or {}).items()}, buckets)
+        limits = [float(b) for b in buckets or []]
+        return Metric(self, {str(k): str(v) for k, v in (labels or {}).items()}, limits)
 
     def __del__(self):
         if getattr(self, "_id", None) is not None:
@@ -908,9 +910,10 @@ class Metric:
 
     def __init__(self, family, labels, buckets):
         self._family, self._runtime = family, family._runtime
+        buckets = [b if math.isfinite(b) else str(b) for b in buckets]  # JSON has no infinities
         self._id = self._runtime.ask(
             "Error when creating Metric: ",
-            {"op": "metric_new", "family": family._id, "labels": labels, "buckets": buckets or []},
+            {"op": "metric_new", "family": family._id, "labels": labels, "buckets": buckets},
         )["metric"]
 
     def increment(self, value):
@@ -926,13 +929,13 @@ class Metric:
         self._change(3, value, "observe", (MetricFamily.HISTOGRAM,))
 
     def value(self):
-        """Returns the value of a counter or gauge."""
+        """Returns the value of a counter or gauge, a float."""
         prefix = "Failed to get metric value: "
         if self._family._kind == MetricFamily.HISTOGRAM:
             raise TritonModelException(
                 prefix + self._runtime.said + "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value"
             )
-        return self._runtime.ask(prefix, {"op": "metric_value", "metric": self._id})["value"]
+        return float(self._runtime.ask(prefix, {"op": "metric_value", "metric": self._id})["value"])
 
     def _change(self, op, value, verb, kinds):
         prefix = "Failed to %s metric value: " % verb
