@@ -73,9 +73,11 @@ def test_a_model_that_was_never_loaded_and_a_server_that_polls_are_explained(tmp
           [("y", FLOAT, [3])])
     with Server(tmp_path / "models", tmp_path / "explicit", "--model-control-mode=explicit") as s:
         assert run(s, "list").splitlines()[1].split() == ["half", "not", "loaded"]
-    with Server(tmp_path / "models", tmp_path / "poll", "--model-control-mode=poll") as s:
-        said = run(s, "load", "half", code=1)
-        assert "polling is enabled" in said and "it loads what is copied there" in said
+    for mode in ("poll", "none"):
+        with Server(tmp_path / "models", tmp_path / mode, f"--model-control-mode={mode}") as s:
+            said = run(s, "load", "half", code=1)
+            assert "polling is enabled" in said and "in poll mode it loads what is copied" in said, said
+            assert "in the mode none it loads models only when it starts" in said, said
 
 
 @ours

@@ -248,8 +248,8 @@ func (o *converter) convert(ctx context.Context, arg string) (err error) {
 	if err := folders.Place(dir, to); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.env.Stderr, "%s is in %s; a server finds it in poll mode, or by nereid load %[1]s\n", o.name,
-		o.repository)
+	fmt.Fprintf(o.env.Stderr, "%s is in %s. A server finds it in poll mode; in the mode explicit by nereid load "+
+		"%[1]s; in the mode none when it is started again\n", o.name, o.repository)
 	return durable.SyncFolder(o.repository)
 }
 

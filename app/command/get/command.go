@@ -40,7 +40,8 @@ An archive or a folder has a model, a model repository, a TorchServe archive (.m
 SavedModel, or an export of Ultralytics, timm or Transformers.
 
 A cut download is resumed, also by the same command later. Where a model came from is in its file provenance.json. A
-server that serves the repository finds the model in poll mode; else use nereid load.
+server of the repository finds the model in poll mode; in the mode explicit nereid load loads it; in the mode none, the
+default of nereid serve --model-repository, the server loads it when it is started again.
 `
 
 const defaultMaxMiB = 64 << 10

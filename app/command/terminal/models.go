@@ -115,8 +115,9 @@ func (s *session) change(ctx context.Context, done, text string, models []string
 		if err := f(m); err != nil {
 			err = fmt.Errorf("%s: %w", m, s.lacks(ctx, err, repositoryExtension))
 			if strings.Contains(err.Error(), "not allowed if polling is enabled") {
-				err = fmt.Errorf("%w. The server follows its repository: it loads what is copied there, and unloads "+
-					"what is removed", err)
+				err = fmt.Errorf("%w. The server is not in the mode explicit: in poll mode it loads what is copied to "+
+					"its repository, and unloads what is removed; in the mode none it loads models only when it "+
+					"starts. Restart it, or start it with --model-control-mode=poll or explicit", err)
 			}
 			return err
 		}
