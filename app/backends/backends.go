@@ -16,6 +16,7 @@ import (
 
 	"nereid/app/datadir"
 	"nereid/app/options"
+	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/backend/builtin"
 	"nereid/engine/backend/onnxruntime"
@@ -89,8 +90,7 @@ func (s *Set) open(c *options.Config, dataDir string, requests *tensor.Budget, l
 	s.ONNXRuntime = onnxruntime.New(ort)
 
 	if c.Backends.Agents != "" {
-		if s.Agents, err = triton.FindAgents(triton.AgentOptions{Directory: c.Backends.Agents, Env: s.env,
-			Worker: s.worker(triton.AgentWorkerName)}); err != nil {
+		if err := s.findAgents(c.Backends.Agents, log); err != nil {
 			return fmt.Errorf("--repoagent-directory: %w", err)
 		}
 	}
@@ -161,6 +161,21 @@ func (s *Set) addFrameworks(c *options.Config, folder string) error {
 
 // Leave notifies the processes of models that the server is about to stop: see worker.Supervisor.Leave.
 func (s *Set) Leave() { s.launcher.Leave() }
+
+// findAgents finds the repository agents in a directory. Those that are built in take precedence.
+func (s *Set) findAgents(directory string, log *slog.Logger) error {
+	all, err := triton.FindAgents(triton.AgentOptions{Directory: directory, Env: s.env,
+		Worker: s.worker(triton.AgentWorkerName)})
+	for _, a := range all {
+		if slices.ContainsFunc(agent.All(), func(own agent.Agent) bool { return own.Name() == a.Name() }) {
+			log.Warn(fmt.Sprintf("the library %s is not used: the repository agent %s is built in; give the library "+
+				"another name", a.Library(), a.Name()))
+			continue
+		}
+		s.Agents = append(s.Agents, a)
+	}
+	return err
+}
 
 // Kill kills the processes of models. It does not wait until they have exited.
 func (s *Set) Kill() { s.launcher.Kill() }

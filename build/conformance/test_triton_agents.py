@@ -1,6 +1,7 @@
 """Repository agents with Triton's C API: libtritonrepoagent_own.so is compiled from own_agent.c."""
 
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -85,3 +86,22 @@ def test_A081_an_agent_that_crashes_fails_only_its_loads(tmp_path, agents):
         assert reply.status == 500 and "its process has ended" in reply.json["error"]
         assert server.post("/v2/repository/models/secret/load", {}).status == 200
         assert answers(server, "secret")
+
+
+def test_A081_A082_a_library_named_checksum_is_left_out(tmp_path, agents):
+    shutil.copytree(agents, tmp_path / "agents")
+    (tmp_path / "agents/checksum").mkdir()
+    shutil.copy(agents / "own/libtritonrepoagent_own.so", tmp_path / "agents/checksum/libtritonrepoagent_checksum.so")
+    models.write_identity(
+        tmp_path / "models", "summed", 'max_batch_size: 8\nmodel_repository_agents { agents { name: "checksum" } }\n')
+    models.write_identity(
+        tmp_path / "models", "other", 'max_batch_size: 8\nmodel_repository_agents { agents { name: "nobody" } }\n')
+    with start(tmp_path, tmp_path / "agents") as server:
+        assert server.post("/v2/repository/models/summed/load", {}).status == 200
+        refused = server.post("/v2/repository/models/other/load", {}).json["error"]
+        assert refused.count("checksum") == 1 and "own" in refused, refused
+        log = server.log()
+    table = re.findall(r"^\| checksum +\| (.*?) +\|$", log, re.M)
+    assert table == ["<built in>"], log
+    assert re.search("checksum/libtritonrepoagent_checksum.so.* is not used", log), log
+    assert "own agent" not in log
