@@ -28,6 +28,27 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("y", 2 * v)]) for v in x]
 """
 
+COUNT = """import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for r in requests:
+            sender = r.get_response_sender()
+            for n in range(pb_utils.get_input_tensor_by_name(r, "n").as_numpy()[0]):
+                if n == 3:
+                    sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("there is no three")))
+                else:
+                    sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([n], np.int32))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+COUNT_CONFIG = """backend: "python"
+model_transaction_policy { decoupled: true }
+input { name: "n" data_type: TYPE_INT32 dims: 1 }
+output { name: "y" data_type: TYPE_INT32 dims: 1 }
+"""
+
 
 def run(server, *argv, code=0, env=None, stdin=None):
     """Runs a command and returns its output; what it prints on the standard error comes after that."""
@@ -93,6 +114,26 @@ def test_numbers_texts_and_json_are_sent(server):
         "outputs": [{"name": "y", "datatype": "BYTES", "shape": [1, 1], "data": ["a\nb"]}]}
     text = run(server, "infer", "many", "-i", "x=" + ",".join(map(str, range(40))))
     assert text.splitlines() == ["OUTPUT  TYPE  SHAPE  VALUES", "y       FP32  [40]   0 1 2 3 4 5 6 7 8 9 … 30 more"]
+
+
+@ours
+def test_F049_responses_of_a_decoupled_model_are_printed_as_they_come(tmp_path):
+    (tmp_path / "models/count/1").mkdir(parents=True)
+    (tmp_path / "models/count/config.pbtxt").write_text(COUNT_CONFIG)
+    (tmp_path / "models/count/1/model.py").write_text(COUNT)
+    with Server(tmp_path / "models", tmp_path / "server") as s:
+        lines = run(s, "infer", "count", "-i", "n=3", "--json", "--id=7").splitlines()
+        assert [json.loads(line)["outputs"] for line in lines] == [
+            [{"name": "y", "datatype": "INT32", "shape": [1], "data": [n]}] for n in range(3)]
+        assert {json.loads(line)["id"] for line in lines} == {"7"}
+        assert run(s, "infer", "count", "-i", "n=1") == "OUTPUT  TYPE   SHAPE  VALUES\ny       INT32  [1]    0\n"
+        assert run(s, "infer", "count", "-i", "n=0") == ""
+        said = run(s, "infer", "count", "-i", "n=5", "--json", code=1).splitlines()
+        assert [json.loads(line)["outputs"][0]["data"] for line in said[:4]] == [[0], [1], [2], [4]]
+        assert len(said) == 5 and "there is no three" in said[4]
+        refused = run(s, "infer", "count", "-i", "n=1", "-o", f"y=@{tmp_path}/y.npy", code=1)
+        assert "decoupled" in refused and not (tmp_path / "y.npy").exists()
+        assert "HTTP status 400" in run(s, "infer", "count", "-i", "n=1", "-o", "nosuch", code=1)
 
 
 @ours

@@ -36,7 +36,7 @@ type Client interface {
 	// UnregisterMemory removes a region, or all regions if region is "".
 	UnregisterMemory(ctx context.Context, region string) error
 
-	// Infer waits for the response. Use GRPC.Stream for a decoupled model.
+	// Infer waits for the response. Use GRPC.Stream or HTTP.InferStream for a decoupled model.
 	Infer(ctx context.Context, r *Request) (*Response, error)
 
 	Close() error

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -338,6 +339,71 @@ func TestStream_F050(t *testing.T) {
 	}
 	if refused != 1 || outputs != 2 || finals != 1 {
 		t.Errorf("%d refused, %d with outputs, %d final; want 1, 2, 1", refused, outputs, finals)
+	}
+}
+
+func TestInferStreamHandsOverEachResponseAtOnce_F050(t *testing.T) {
+	taken := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept") != "text/event-stream" {
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		for n := range 3 {
+			if n == 1 {
+				io.WriteString(w, `data: {"error":"not this one"}`+"\n\n")
+				continue
+			}
+			fmt.Fprintf(w, `data: {"outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[%d]}]}`+"\n\n", n)
+			w.(http.Flusher).Flush()
+			<-taken
+		}
+	}))
+	defer s.Close()
+	c, err := client.NewHTTP(s.URL, client.HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err = c.InferStream(t.Context(), sums(1), func(r *client.Response) error {
+		if r.Err != nil {
+			got = append(got, r.Err.Message)
+			return nil
+		}
+		got = append(got, fmt.Sprint(client.Values[int32](r.Output("OUT"))))
+		taken <- struct{}{}
+		return nil
+	})
+	if want := []string{"[0] <nil>", "not this one", "[2] <nil>"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+func TestInferStreamOfTheServer_F050(t *testing.T) {
+	c := both(t)["HTTP"].(*client.HTTP)
+	r := &client.Request{Model: "repeat", ID: "7", Inputs: []client.Tensor{client.Of("IN", []int32{1, 2}),
+		client.Of("DELAY", []uint32{0, 0}), client.Of("WAIT", []uint32{0})}}
+	var got []int32
+	each := func(r *client.Response) error {
+		v, err := client.Values[int32](r.Output("OUT"))
+		got = append(got, v...)
+		return err
+	}
+	if err := c.InferStream(t.Context(), r, each); err != nil || !slices.Equal(got, []int32{1, 2}) {
+		t.Errorf("%v, %v, want 1 and 2", got, err)
+	}
+	stop := errors.New("enough")
+	if err := c.InferStream(t.Context(), r, func(*client.Response) error { return stop }); err != stop {
+		t.Errorf("%v, want the error of the function", err)
+	}
+	r.Inputs = r.Inputs[:1]
+	err := c.InferStream(t.Context(), r, each)
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != 400 || !strings.Contains(e.Message, "3 inputs") {
+		t.Errorf("a request without all inputs: %v", err)
+	}
+	r.Model = "nosuch"
+	if e, ok := errors.AsType[*client.Error](c.InferStream(t.Context(), r, each)); !ok || e.Status != 404 {
+		t.Errorf("an unknown model: %v", e)
 	}
 }
 

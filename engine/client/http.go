@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -58,14 +59,11 @@ func (c *HTTP) Close() error {
 	return nil
 }
 
-// do sends a request with additional headers, pairs of a name and a value, and returns the response's body and
-// header. A status of 400 or above is an *Error.
-func (c *HTTP) do(ctx context.Context, method, path string, body []byte, headers ...string) (
-	[]byte, http.Header, error,
-) {
+// send sends a request with additional headers, pairs of a name and a value.
+func (c *HTTP) send(ctx context.Context, method, path string, body []byte, headers ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for k, v := range c.opt.Header {
 		req.Header[k] = v
@@ -76,7 +74,14 @@ func (c *HTTP) do(ctx context.Context, method, path string, body []byte, headers
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := c.opt.Client.Do(req)
+	return c.opt.Client.Do(req)
+}
+
+// do sends a request like send, and returns the response's body and header. A status of 400 or above is an *Error.
+func (c *HTTP) do(ctx context.Context, method, path string, body []byte, headers ...string) (
+	[]byte, http.Header, error,
+) {
+	resp, err := c.send(ctx, method, path, body, headers...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -244,13 +249,9 @@ func (c *HTTP) UnregisterMemory(ctx context.Context, region string) error {
 
 // Infer implements Client.
 func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
-	body, n, err := EncodeHTTP(r, &c.opt)
+	body, headers, err := encodeInfer(r, &c.opt)
 	if err != nil {
 		return nil, err
-	}
-	headers := []string{"Content-Type", "application/octet-stream", HeaderLength, strconv.Itoa(n)}
-	if c.opt.JSONInputs {
-		headers = []string{"Content-Type", "application/json"}
 	}
 	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body, headers...)
 	if err != nil {
@@ -261,4 +262,72 @@ func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
 		return nil, fmt.Errorf("model %q: %w", r.Model, err)
 	}
 	return out, nil
+}
+
+// encodeInfer returns the body of a request and its headers, pairs of a name and a value.
+func encodeInfer(r *Request, o *HTTPOptions) (body []byte, headers []string, err error) {
+	body, n, err := EncodeHTTP(r, o)
+	if o.JSONInputs {
+		return body, []string{"Content-Type", "application/json"}, err
+	}
+	return body, []string{"Content-Type", "application/octet-stream", HeaderLength, strconv.Itoa(n)}, err
+}
+
+// InferStream sends a request and calls each with every response when it arrives, until the last one. It is for
+// decoupled models, and works with Nereid only: Triton streams over gRPC. The server sends the outputs as JSON. An
+// error of each is returned at once, and the server cancels the request.
+func (c *HTTP) InferStream(ctx context.Context, r *Request, each func(*Response) error) error {
+	o := c.opt
+	o.JSONOutputs = true
+	body, headers, err := encodeInfer(r, &o)
+	if err != nil {
+		return err
+	}
+	path := modelPath(r.Model, r.Version) + "/infer"
+	resp, err := c.send(ctx, http.MethodPost, path, body, append(headers, "Accept", "text/event-stream")...)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	events := bufio.NewScanner(resp.Body)
+	events.Buffer(nil, int(o.MaxBytes))
+	for events.Scan() {
+		data, isEvent := bytes.CutPrefix(events.Bytes(), []byte("data: "))
+		switch {
+		case resp.StatusCode >= 400: // the first event, or a reply without events
+			return httpError(resp.StatusCode, data)
+		case !isEvent:
+			continue
+		}
+		one, err := decodeEvent(r, bytes.Clone(data))
+		if err == nil {
+			err = each(one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := events.Err(); err != nil {
+		return fmt.Errorf("reading the response to POST %s: %w", path, err)
+	}
+	if resp.StatusCode >= 400 {
+		return httpError(resp.StatusCode, nil)
+	}
+	return nil
+}
+
+// decodeEvent reads one response of a stream, which may be the error of one.
+func decodeEvent(r *Request, data []byte) (*Response, error) {
+	var failed struct {
+		Error *string `json:"error"`
+	}
+	if json.Unmarshal(data, &failed) == nil && failed.Error != nil {
+		return &Response{ID: r.ID, Err: &Error{Message: *failed.Error, Code: codes.Unknown}}, nil
+	}
+	one, err := DecodeHTTP(r, data, "")
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %w", r.Model, err)
+	}
+	one.Final = false // a stream does not say which is the last one
+	return one, nil
 }

@@ -21,7 +21,9 @@ const inferAbout = `Sends one inference request and prints the outputs.
 
 An input is NAME=VALUE. A value is a number, numbers with commas, a JSON array, or a text for an input of type BYTES.
 @FILE takes it from a file, by the end of its name: .npy; .png, .jpg, .gif (an image, scaled to the input's size);
-.json; .txt and .csv (numbers, or one text); any other file is taken byte for byte. @- is the standard input, as .txt.`
+.json; .txt and .csv (numbers, or one text); any other file is taken byte for byte. @- is the standard input, as .txt.
+
+The responses of a decoupled model are printed as they come. Only Nereid sends them over HTTP; Triton needs gRPC.`
 
 // inferOptions are the options of nereid infer.
 type inferOptions struct {
@@ -78,6 +80,9 @@ func (o *inferOptions) run(ctx context.Context, s *session, model string) error 
 	if err != nil {
 		return err
 	}
+	if s.decoupled(ctx, r) {
+		return s.printStream(ctx, c, r, files)
+	}
 	resp, err := c.Infer(ctx, r)
 	if err != nil {
 		return err
@@ -91,6 +96,33 @@ func (o *inferOptions) run(ctx context.Context, s *session, model string) error 
 		}
 	}
 	return s.printResponse(resp, files)
+}
+
+// decoupled reports whether the model of a request is decoupled. Servers that tell no configurations have no such
+// models.
+func (s *session) decoupled(ctx context.Context, r *client.Request) bool {
+	cfg, err := s.client.ModelConfig(ctx, r.Model, r.Version)
+	return err == nil && cfg.GetModelTransactionPolicy().GetDecoupled()
+}
+
+// printStream sends a request to a decoupled model and prints each response when it comes. The error of one response is
+// returned after the last one.
+func (s *session) printStream(ctx context.Context, c *client.HTTP, r *client.Request, files map[string]string) error {
+	for name, path := range files {
+		if path != "" {
+			return fmt.Errorf("-o %s=@%s: model '%s' is decoupled, so there may be any number of responses; "+
+				"leave out the file", name, path, r.Model)
+		}
+	}
+	var failed error
+	err := c.InferStream(ctx, r, func(resp *client.Response) error {
+		if resp.Err != nil {
+			failed = errors.Join(failed, resp.Err)
+			return nil
+		}
+		return s.printResponse(resp, files)
+	})
+	return errors.Join(failed, err)
 }
 
 // inferClient returns the client of the session, or one that sends JSON if the server takes no binary tensors.
