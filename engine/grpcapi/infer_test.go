@@ -30,6 +30,21 @@ func testModels() []*served {
 		{name: "repeat", decoupled: true, answer: repeat},
 		{name: "never", answer: func(r *infer.Request) { <-r.Done() }},
 		{name: "fails", answer: func(r *infer.Request) { r.Fail(status.New(status.Internal, "my error")) }},
+		{name: "breaks", decoupled: true, answer: func(r *infer.Request) {
+			resp := r.NewResponse()
+			resp.AddOutput("OUT", tensor.Uint8, []int64{1}, []byte{0}, nil)
+			_ = r.Respond(resp)
+			r.Fail(status.New(status.Internal, "my error"))
+		}},
+		{name: "stumbles", decoupled: true, answer: func(r *infer.Request) {
+			bad, good, end := r.NewResponse(), r.NewResponse(), r.NewResponse()
+			bad.Err = status.New(status.Internal, "my error")
+			good.AddOutput("OUT", tensor.Uint8, []int64{1}, []byte{1}, nil)
+			end.Final, end.Empty = true, true
+			for _, resp := range []*infer.Response{bad, good, end} {
+				_ = r.Respond(resp)
+			}
+		}},
 		{name: "two_steps", answer: func(r *infer.Request) {
 			resp := r.NewResponse()
 			resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{1}, []byte{7}, nil)

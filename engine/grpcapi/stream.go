@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -238,7 +239,7 @@ func (c *streamCall) one(it streamItem) error {
 	defer it.trace.End()
 	defer it.record.Sent()
 	if it.r == nil {
-		return c.fail(it.id, it.err, it.record)
+		return c.fail(it.record, it.err, &answer{id: it.id, noFinal: true})
 	}
 	if it.decoupled {
 		return c.several(it)
@@ -270,7 +271,9 @@ func (c *streamCall) several(it streamItem) error {
 				answered(it.record, nil)
 			}
 			if it.emptyFinal {
-				err = c.write(&answer{stream: true, model: it.r.ModelName, id: it.r.ID, final: true})
+				err = c.write(&answer{
+					stream: true, model: it.r.ModelName, version: askedVersion(it.r), id: it.r.ID, final: true,
+				})
 			}
 		} else {
 			sending(it.trace)
@@ -296,7 +299,7 @@ func (c *streamCall) respond(it streamItem, resp *infer.Response, final bool) er
 		err = c.s.shape(r, resp)
 	}
 	if err != nil {
-		return c.fail(r.ID, err, it.record)
+		return c.fail(it.record, err, &answer{model: r.ModelName, version: askedVersion(r), id: r.ID, final: final})
 	}
 	if final {
 		answered(it.record, nil)
@@ -309,14 +312,25 @@ func (c *streamCall) respond(it streamItem, resp *infer.Response, final bool) er
 
 const streamMethod = "/" + inferenceService + "/ModelStreamInfer"
 
-// fail answers with an error: a message, or the end of a strict stream.
-func (c *streamCall) fail(id string, err error, a *requests.Active) error {
-	answered(a, wireError(err))
+// askedVersion returns the version that the client named, "" if it named none. Triton has it in messages without
+// outputs.
+func askedVersion(r *infer.Request) string {
+	if r.Version == infer.LatestVersion {
+		return ""
+	}
+	return strconv.FormatInt(r.Version, 10)
+}
+
+// fail answers with an error: a message, or the end of a strict stream. As in Triton, the message of a request that the
+// engine has not admitted has no more than its id; that of another one has the model and the final flag.
+func (c *streamCall) fail(record *requests.Active, err error, a *answer) error {
+	answered(record, wireError(err))
 	if c.strict {
 		return wireError(err)
 	}
 	c.s.refused(streamMethod, clientOf(c.ctx), grpcstatus.Convert(wireError(err)), true)
-	return c.write(&answer{stream: true, id: id, err: validText(err.Error()), noFinal: true})
+	a.stream, a.err = true, validText(err.Error())
+	return c.write(a)
 }
 
 func (c *streamCall) write(a *answer) error {

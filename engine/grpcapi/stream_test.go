@@ -65,12 +65,22 @@ func TestModelStreamInfer(t *testing.T) {
 		{name: "unknown model", in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil)},
 			want: []string{`error "Request for unknown model: 'nope' is not found" / id=1`}},
 		{name: "error then ok", in: []*inferencepb.ModelInferRequest{one("fails", "1", 5, nil), one("id", "2", 6, nil)},
-			want: []string{`error "my error" / id=1`, "id/1 id=2 final=true [6]"}},
+			want: []string{`error "my error" fails/ id=1 final=true`, "id/1 id=2 final=true [6]"}},
+		{name: "C054 an error has the version that the client named", in: []*inferencepb.ModelInferRequest{
+			{ModelName: "fails", ModelVersion: "1", Id: "1"}},
+			want: []string{`error "my error" fails/1 id=1 final=true`}},
+		{name: "C054 an error as the last of 2 responses", in: []*inferencepb.ModelInferRequest{
+			one("breaks", "d", 2, empty)},
+			want: []string{"breaks/1 id=d final=false [0]", `error "my error" breaks/ id=d final=true`}},
+		{name: "C054 an error that more responses follow", in: []*inferencepb.ModelInferRequest{
+			one("stumbles", "d", 2, empty)},
+			want: []string{`error "my error" stumbles/ id=d final=false`, "stumbles/1 id=d final=false [1]",
+				"stumbles/ id=d final=true"}},
 		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x",
 			ModelVersion: "-1"}},
 			want: []string{
 				`error "invalid model version specified '-1' , version should be an integral value > 0" / id=x`}},
-		{name: "B062 error of a strict stream", strict: true, code: codes.NotFound,
+		{name: "B062 DV116 refusal in a strict stream", strict: true, code: codes.NotFound,
 			in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil), one("id", "2", 6, nil)}},
 		{name: "decoupled, 2 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, nil)},
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]"}},
@@ -79,6 +89,9 @@ func TestModelStreamInfer(t *testing.T) {
 			in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]",
 				"repeat/ id=d final=true"}},
+		{name: "DV117 plain, with the final flag after its response",
+			in:   []*inferencepb.ModelInferRequest{one("two_steps", "1", 5, nil)},
+			want: []string{"two_steps/1 id=1 final=true [7]"}},
 		{name: "plain with the empty final one", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, empty)},
 			want: []string{"id/1 id=1 final=true [5]"}},
 	} {
