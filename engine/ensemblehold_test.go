@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"nereid/engine"
 	"nereid/engine/backend"
@@ -22,6 +23,7 @@ type numbered struct {
 	started chan struct{}
 	goOn    chan struct{}
 	quit    chan struct{}
+	limit   *time.Duration // of backend.Leaver
 }
 
 type numberedModel struct {
@@ -30,9 +32,10 @@ type numberedModel struct {
 	number int32
 }
 
-func (numbered) Name() string           { return "numbered" }
-func (numbered) Traits() backend.Traits { return backend.Traits{} }
-func (numbered) Close() error           { return nil }
+func (numbered) Name() string                { return "numbered" }
+func (numbered) Traits() backend.Traits      { return backend.Traits{} }
+func (numbered) Close() error                { return nil }
+func (m numberedModel) Leave() time.Duration { return *m.limit }
 func (numberedModel) MemoryBytes() int64 {
 	return 100
 }
@@ -108,7 +111,8 @@ type held struct {
 
 func newHeld(t *testing.T, o engine.Options) *held {
 	h := &held{t: t, ch: newChanges(), root: t.TempDir(),
-		numbered: numbered{new(atomic.Int32), make(chan struct{}), make(chan struct{}), make(chan struct{})}}
+		numbered: numbered{new(atomic.Int32), make(chan struct{}), make(chan struct{}), make(chan struct{}),
+			new(time.Duration)}}
 	for name, cfg := range map[string]string{
 		"first": numberedConfig, "last": numberedConfig, "other": numberedConfig, "ens": pipeline("first", "last"),
 		"inner": pipeline("last"), "outer": pipeline("first", "inner"),
@@ -358,4 +362,18 @@ func TestEnsembleRequestFinishesInAShutdown_A068(t *testing.T) {
 		t.Errorf("load %d answers, want %d", got, want)
 	}
 	<-closed
+}
+
+// The limit of a backend for a model that has left service is also that of holds.
+func TestHoldsEndWithTheLimitOfTheUnload_A068(t *testing.T) {
+	h := newHeld(t, engine.Options{})
+	h.load("ens", "")
+	r := h.begin("ens")
+	*h.limit = 1
+	h.unload("last", false)
+	h.gone("last")
+	h.load("last", "")
+	if got, now := h.gives(r), h.number("last"); got != now {
+		t.Errorf("load %d answers, want %d", got, now)
+	}
 }

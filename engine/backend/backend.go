@@ -237,8 +237,9 @@ type Process struct {
 // Leaver is a Model that is notified when it leaves service.
 type Leaver interface {
 	// Leave says that no new request comes, except for steps of ensembles' requests that are under way, and that Close
-	// follows when all are answered. It must not block.
-	Leave()
+	// follows when all are answered. It must not block. Work that goes on for longer than the limit may be stopped, so
+	// no step begins after it. 0: there is none.
+	Leave() (limit time.Duration)
 }
 
 // InputMemory is a Model with memory from which inputs can be executed without another copy.

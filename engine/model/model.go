@@ -549,7 +549,9 @@ func (m *Model) AcquireHeld(r *infer.Request) bool {
 func (m *Model) Close(ctx context.Context) error {
 	m.shut()
 	if l, ok := m.loaded.(backend.Leaver); ok {
-		l.Leave()
+		if limit := l.Leave(); limit > 0 {
+			defer time.AfterFunc(limit, m.DropHolds).Stop()
+		}
 	}
 	if m.sequences != nil {
 		m.sequences.Finish()

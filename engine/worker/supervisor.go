@@ -245,13 +245,16 @@ func (s *Supervisor) signal() {
 }
 
 // Leave notes that the model has left service. A process that executes only what no client waits for is stopped soon,
-// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload.
-func (s *Supervisor) Leave() {
+// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload, which
+// Leave returns; 0: no process runs.
+func (s *Supervisor) Leave() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left = time.Now(); s.worker != nil {
-		s.worker.watch.leaveBy(s.left)
+	if s.left = time.Now(); s.worker == nil {
+		return 0
 	}
+	s.worker.watch.leaveBy(s.left)
+	return s.worker.watch.unloadLimit()
 }
 
 // Worker returns the worker that runs, nil if none does.

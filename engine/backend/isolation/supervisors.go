@@ -3,6 +3,7 @@ package isolation
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/tensor"
@@ -56,10 +57,11 @@ func (s *Supervisors) All() []*worker.Supervisor {
 }
 
 // Leave implements backend.Leaver.
-func (s *Supervisors) Leave() {
+func (s *Supervisors) Leave() (limit time.Duration) {
 	for _, x := range s.All() {
-		x.Leave()
+		limit = max(limit, x.Leave())
 	}
+	return limit
 }
 
 // Healthy returns nil if an instance takes requests, or there is none; else why the first one takes none.
