@@ -288,12 +288,18 @@ func (x *instance) giveStrings() {
 // elements of its shape, for which the client has sent nothing.
 const maxEmpty = 1 << 24
 
-// checkEmpty refuses an input without elements, of the shape x.shape, that could end the process.
+// checkEmpty refuses an input without elements, of the shape x.shape, that could end the process or show the memory of
+// other requests. The latter is only so with ONNX Runtime's own allocators: memory.c clears what it gives.
 func (x *instance) checkEmpty(name string) error {
 	if op := x.m.info.NoEmpty; op != "" {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
-			"model's operator %s would abort the process; send at least one", name, x.m.spec.ModelName,
+			"model's operator %s would abort or hang the process; send at least one", name, x.m.spec.ModelName,
 			tensor.FormatShape(x.shape), op)
+	}
+	if op := x.m.info.Unwritten(); op != "" && !sharesMemory(x.m.spec.Config) {
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no elements (shape %s), with which the "+
+			"model's operator %s could answer with memory of other requests; take the parameters for the arena out of "+
+			"the configuration", name, x.m.spec.ModelName, tensor.FormatShape(x.shape), op)
 	}
 	product := int64(1)
 	for _, d := range x.shape {

@@ -340,10 +340,23 @@ static OrtStatus *finish(nrd_runner *r, size_t n_in, size_t n_out, OrtStatus *s)
   return NULL;
 }
 
+// clear_memory clears the memory of a run with an input without elements, and returns 1 for such a run; see memory.c.
+static int clear_memory(nrd_runner *r, size_t n_in, size_t n_out) {
+  size_t i = 0;
+  while (i < n_in && r->in[i].count > 0) i++;
+  if (i == n_in) return 0;
+  for (i = 0; i < n_out; i++)
+    if (r->given[i].data && !r->given[i].device) memset((void *)r->given[i].data, 0, r->given[i].size);
+  nrd_clear(1);
+  return 1;
+}
+
 OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
   OrtStatus *s = prepare(r, n_in, n_out);
+  int clear = clear_memory(r, n_in, n_out);
   if (!s)
     s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
+  if (clear) nrd_clear(-1);
   s = finish(r, n_in, n_out, s);
   r->kept = nrd_kept_bytes();
   return s;
@@ -395,10 +408,12 @@ static void settle(nrd_runner *r) {
 
 OrtStatus *nrd_run_bound(nrd_runner *r, size_t n_in, size_t n_out) {
   OrtStatus *s = prepare(r, n_in, n_out);
+  int clear = clear_memory(r, n_in, n_out);
   if (!s) s = bind(r, n_in, n_out);
   if (!s) s = api->SynchronizeBoundInputs(r->binding);
   if (!s) s = api->RunWithBinding(r->session, r->options, r->binding);
   if (!s) s = api->SynchronizeBoundOutputs(r->binding);
+  if (clear) nrd_clear(-1);
   if (s) settle(r);
   if (!s) s = collect(r, n_out);
   api->ClearBoundInputs(r->binding); // it would hold the memory until the next run

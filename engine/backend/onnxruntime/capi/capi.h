@@ -122,6 +122,8 @@ OrtStatus *nrd_share_memory(const OrtApi *api, OrtEnv *env, const OrtMemoryInfo 
 // nrd_held returns the bytes of it that this thread has taken and not freed; below 0 if it has freed what others took.
 int64_t nrd_held(void);
 void nrd_loading(int on);
+// nrd_clear adds to the number of runs whose memory is cleared before use.
+void nrd_clear(int by);
 // nrd_keep_memory sets how many freed bytes are kept at most.
 void nrd_keep_memory(size_t limit);
 // nrd_kept_bytes returns the freed bytes that are kept, and nrd_kept_uses how often blocks were kept or taken.

@@ -5,11 +5,15 @@
 //
 // Small blocks come from malloc. Large ones would be taken from the system each time (see tame_allocator), so those that
 // a run has freed are kept for the next run. Weights are not.
+//
+// Some operators, such as Concat, leave a part of their output unwritten if an input has no elements: it would show what
+// an earlier request left there. So memory is cleared while such a run is in progress.
 #include "capi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
   HEADER = 64,      // bytes before a block, for its size; also the alignment of blocks
@@ -27,6 +31,8 @@ static struct {
   atomic_size_t bytes;
   atomic_uint_least64_t uses; // how often a block was kept or taken
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_int clearing; // runs in progress whose memory is cleared before use
 
 static const OrtMemoryInfo *place;
 static OrtAllocator *fallback;
@@ -97,6 +103,7 @@ static void *ORT_API_CALL take(OrtAllocator *self, size_t size) {
   if (!b) b = fresh(whole);
   if (!b) return out_of_memory();
   held += *b;
+  if (clearing) memset((char *)b + HEADER, 0, size);
   return (char *)b + HEADER;
 }
 
@@ -123,6 +130,7 @@ OrtStatus *nrd_share_memory(const OrtApi *api, OrtEnv *env, const OrtMemoryInfo 
   return api->RegisterAllocator(env, &a);
 }
 
+void nrd_clear(int by) { clearing += by; }
 int64_t nrd_held(void) { return held; }
 void nrd_loading(int on) { loading = on; }
 

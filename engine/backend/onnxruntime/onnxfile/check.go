@@ -26,7 +26,8 @@ type Info struct {
 	InputRank int
 	// Dangers are the operators that may crash the process because of a client's values.
 	Dangers []Danger
-	// NoEmpty is an operator that may abort the process because of a tensor without elements, "" if there is none.
+	// NoEmpty is an operator that may abort or hang the process because of a tensor without elements, "" if there is
+	// none.
 	NoEmpty string
 }
 

@@ -68,6 +68,25 @@ var keepers = map[string]bool{"Gather": true, "Identity": true, "Reshape": true,
 var noEmpty = map[string]bool{"ConvTranspose": true, "GRU": true, "LSTM": true, "RNN": true, "Unique": true,
 	"com.microsoft.AttnLSTM": true, "com.microsoft.DynamicQuantizeLSTM": true}
 
+// convolutions never end if their second input has no elements.
+var convolutions = map[string]bool{"Conv": true, "ConvInteger": true, "com.microsoft.FusedConv": true}
+
+// unwritten are the operators, without their domain, that leave a part of their output unwritten if an input has no
+// elements.
+var unwritten = []string{"Concat", "ConcatFromSequence", "ConvInteger", "Einsum", "MatMul", "MatMulInteger",
+	"QLinearMatMul", "Scan", "STFT", "DynamicQuantizeMatMul", "FusedMatMul",
+	"MatMulIntegerToFloat", "QLinearConcat"}
+
+// Unwritten returns an operator that leaves a part of its output unwritten if an input has no elements, "" if there is
+// none.
+func (i *Info) Unwritten() string {
+	at := slices.IndexFunc(unwritten, func(op string) bool { return i.Ops[op] > 0 })
+	if at < 0 {
+		return ""
+	}
+	return unwritten[at]
+}
+
 // shrinkers are operators whose output may be empty although no input is, unless these inputs are fixed.
 var shrinkers = map[string][]int{
 	"AveragePool": {0}, "Compress": {0, 1}, "LpPool": {0}, "MaxPool": {0}, "NonMaxSuppression": {0, 1, 2, 3, 4},
@@ -203,16 +222,17 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 			known.fixed, known.shrunk = known.fixed && v.fixed, known.shrunk || v.shrunk
 		}
 	}
-	if noEmpty[n.op] {
-		c.info.NoEmpty = n.op
-		if known.shrunk {
-			c.danger(Danger{n.op, "aborts if its input is empty, which can happen after pooling, slicing and the like"})
-		}
-	}
 	open := func(inputs []int) bool { // whether a client's values can influence one of them
 		return slices.ContainsFunc(inputs, func(i int) bool {
 			return i < len(n.inputs) && n.inputs[i] != "" && !s.value(n.inputs[i]).fixed
 		})
+	}
+	if noEmpty[n.op] || convolutions[n.op] && open([]int{1}) {
+		c.info.NoEmpty = n.op
+		if known.shrunk {
+			c.danger(Danger{n.op,
+				"aborts or hangs if its input is empty, which can happen after pooling, slicing and the like"})
+		}
 	}
 	if h, ok := hazards[n.op]; ok && (open(h.inputs) || isEndless(n, s)) {
 		c.danger(Danger{n.op, h.why})

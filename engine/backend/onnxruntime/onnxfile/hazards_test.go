@@ -75,6 +75,8 @@ func TestDangers(t *testing.T) {
 		{"a tensor that pooling makes empty", message(7, graphOf(op("a = MaxPool(x)"), op("b = Neg(a)"),
 			op("y = LSTM(b, w, w)"))), []string{"LSTM"}, "LSTM"},
 		{"pooling beside it", message(7, graphOf(op("a = MaxPool(x)"), op("y = LSTM(x, w, w)"))), nil, "LSTM"},
+		{"weights of a client", message(7, graphOf(op("y = Conv(x, n)"))), nil, "Conv"},
+		{"fixed weights", message(7, graphOf(op("y = Conv(x, w)"))), nil, ""},
 		{"values that make tensors empty", message(7, graphOf(op("a = Slice(x, w, n)"), op("y = LSTM(a, w, w)"))),
 			[]string{"LSTM"}, "LSTM"},
 	} {

@@ -38,6 +38,9 @@ save("scalar", [h.make_node("Neg", ["x"], ["y"])], [io("x", T.FLOAT, [])], [io("
 
 save("nonzero", [h.make_node("NonZero", ["x"], ["y"])], [io("x", T.FLOAT, ["n"])], [io("y", T.INT64, [1, "found"])])
 
+save("concat", [h.make_node("Concat", ["x", "w"], ["y"], axis=1)], [io("x", T.FLOAT, ["a", "b"]), io("w", T.FLOAT, ["c", "d"])],
+     [io("y", T.FLOAT, ["e", "f"])])
+
 save("default", [h.make_node("Add", ["x", "bias"], ["y"])], [io("x", T.FLOAT, ["n", 2]), io("bias", T.FLOAT, [2])],
      [io("y", T.FLOAT, ["n", 2])], [h.make_tensor("bias", T.FLOAT, [2], [1, 2])])
 
