@@ -143,9 +143,10 @@ func (d *Dynamic) holdForCores(in *instance, now infer.Stamp) (wait time.Duratio
 }
 
 // holdForFaster is hold for an instance while others are available that are more than 1.5 times as fast. It takes only
-// what it can execute before these would have executed the whole queue.
+// what it can execute before these would have executed the whole queue. With a delay it takes all or nothing: the rest
+// of a batch would wait for the delay again.
 func (d *Dynamic) holdForFaster(in *instance, n int, now infer.Stamp) (take int, wait time.Duration, rows int) {
-	most := max(d.policy.MaxBatchSize, 1)
+	most, whole := max(d.policy.MaxBatchSize, 1), d.policy.MaxQueueDelay > 0
 	own := in.estimate(most)
 	speed, ahead := 0.0, 0.0 // of the faster instances together: rows per nanosecond, and rows that they still execute
 	soonest := time.Duration(0)
@@ -158,7 +159,10 @@ func (d *Dynamic) holdForFaster(in *instance, n int, now infer.Stamp) (take int,
 		if other.rows > 0 && now.Sub(other.since) > 4*t {
 			continue // it may be stuck
 		}
-		if own == 0 && other.estimate(1) > 0 { // nothing is known of this instance: measure it with one request
+		if own == 0 && other.estimate(1) > 0 { // nothing is known of this instance: measure it
+			if whole {
+				return n, 0, 0
+			}
 			return 1, 0, 0
 		}
 		left := other.remaining(now)
@@ -179,7 +183,7 @@ func (d *Dynamic) holdForFaster(in *instance, n int, now infer.Stamp) (take int,
 		}
 		take++
 	}
-	if take > 0 {
+	if take == n || take > 0 && !whole {
 		return take, 0, 0
 	}
 	for i, idle := range d.waiters.idle { // the leader alone watches MaxQueueDelay, and this instance may have been it

@@ -253,6 +253,40 @@ func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 	}
 }
 
+// C004: a batch of a preferred size is not split, whichever of several instances is free. Its rest would wait for the
+// delay.
+func TestABatchOfAPreferredSizeIsNotSplit_C004(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: time.Hour})
+		for id, each := range []time.Duration{10 * ms, 11 * ms, 30 * ms} {
+			go func() {
+				for {
+					b, err := d.Next(t.Context(), InstanceID(id), nil)
+					if err != nil {
+						return
+					}
+					if b != nil {
+						time.Sleep(each)
+						finish(b)
+					}
+				}
+			}()
+		}
+		for range 20 {
+			start := time.Now()
+			for _, r := range enqueue(t, d, 1, 1, 1, 1) {
+				if _, err := r.Next(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(start); took >= time.Second {
+				t.Errorf("4 requests took %v; a part waited for the delay", took)
+			}
+		}
+		d.Close()
+	})
+}
+
 func TestNextReturnsNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})
