@@ -101,7 +101,9 @@ func (n *network) run(ctx context.Context) error {
 
 // apply opens and closes listeners as chosen. mu is held.
 func (n *network) apply() {
-	n.shareMemory()
+	if n.choice.Open {
+		n.shareMemory(false)
+	}
 	wanted := map[string]bool{}
 	n.problems = nil
 	if n.choice.Open && !n.fixed() {
@@ -120,14 +122,17 @@ func (n *network) apply() {
 			delete(n.open, key)
 		}
 	}
+	if !n.choice.Open {
+		n.shareMemory(true)
+	}
 }
 
-// shareMemory lets clients share memory with the server while only this machine is served. mu is held.
-func (n *network) shareMemory() {
+// shareMemory lets clients share memory with the server, or no longer, unless options decide that. mu is held.
+func (n *network) shareMemory(on bool) {
 	if !n.f.c.LocalClientShm || n.fixed() {
 		return
 	}
-	if err := n.f.engine.SharedMemory().Disable(n.choice.Open); err != nil {
+	if err := n.f.engine.SharedMemory().Disable(!on); err != nil {
 		n.f.log.Warn("shared memory of clients", "err", err)
 	}
 }
