@@ -360,7 +360,9 @@ def test_all_responses_of_decoupled_models_are_kept_and_compared_again(tmp_path)
         page(server, "PUT", "/models/words/capture", {"on": True})
         assert server.post("/v2/models/words/versions/1/generate_stream", {"text_input": "two WORDS"}).status == 200
         until(lambda: page(server, "GET", "/models/words/capture")["kept"] == 1, 60, "nothing is kept", server.log)
-        (found,) = page(server, "GET", "/requests?model=words")["requests"]
+        # The contents are kept before the request is in the list.
+        (found,) = until(lambda: page(server, "GET", "/requests?model=words")["requests"], 60, "no request is listed",
+                         server.log)
         kept = page(server, "GET", f"/requests/{found['id']}/contents")
         assert found["responses"] == kept["responses"] == 2
         texts, index = kept["outputs"]
