@@ -117,6 +117,21 @@ func (s *Set) open(c *options.Config, dataDir string, requests *tensor.Budget, l
 	return s.addFrameworks(c, py.Folder)
 }
 
+// findAgents finds the repository agents in a directory. Those that are built in take precedence.
+func (s *Set) findAgents(directory string, log *slog.Logger) error {
+	all, err := triton.FindAgents(triton.AgentOptions{Directory: directory, Env: s.env,
+		Worker: s.worker(triton.AgentWorkerName)})
+	for _, a := range all {
+		if slices.ContainsFunc(agent.All(), func(own agent.Agent) bool { return own.Name() == a.Name() }) {
+			log.Warn(fmt.Sprintf("the library %s is not used: the repository agent %s is built in; give the library "+
+				"another name", a.Library(), a.Name()))
+			continue
+		}
+		s.Agents = append(s.Agents, a)
+	}
+	return err
+}
+
 // librarySettings returns the settings that the libraries of backends get. As in Triton, those of all backends include
 // some with defaults and those that are also options.
 func librarySettings(c *options.Config) map[string]map[string]string {
@@ -161,21 +176,6 @@ func (s *Set) addFrameworks(c *options.Config, folder string) error {
 
 // Leave notifies the processes of models that the server is about to stop: see worker.Supervisor.Leave.
 func (s *Set) Leave() { s.launcher.Leave() }
-
-// findAgents finds the repository agents in a directory. Those that are built in take precedence.
-func (s *Set) findAgents(directory string, log *slog.Logger) error {
-	all, err := triton.FindAgents(triton.AgentOptions{Directory: directory, Env: s.env,
-		Worker: s.worker(triton.AgentWorkerName)})
-	for _, a := range all {
-		if slices.ContainsFunc(agent.All(), func(own agent.Agent) bool { return own.Name() == a.Name() }) {
-			log.Warn(fmt.Sprintf("the library %s is not used: the repository agent %s is built in; give the library "+
-				"another name", a.Library(), a.Name()))
-			continue
-		}
-		s.Agents = append(s.Agents, a)
-	}
-	return err
-}
 
 // Kill kills the processes of models. It does not wait until they have exited.
 func (s *Set) Kill() { s.launcher.Kill() }

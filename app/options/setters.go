@@ -10,7 +10,6 @@ import (
 	"nereid/app/certs"
 	"nereid/app/listen"
 	"nereid/app/newversion"
-	"nereid/engine/lifecycle"
 )
 
 // Setters of single options.
@@ -24,20 +23,6 @@ func (c *Config) logVerbose(v string) error {
 		return nil
 	}
 	return integer(0, maxInt, &c.Log.Settings.Verbose)(v)
-}
-
-func (c *Config) reloadPolicy(v string) error {
-	var policy string
-	err := choice(&policy, lifecycle.ReloadAvailability, lifecycle.ReloadResources)(v)
-	c.Engine.ResourcesFirst = policy == lifecycle.ReloadResources
-	return err
-}
-
-func (r *RateLimit) setMode(v string) error {
-	var mode string
-	err := choice(&mode, "off", "execution_count")(v)
-	r.On = mode == "execution_count"
-	return err
 }
 
 func (c *Config) grpcCompression(v string) error {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"nereid/engine/grpcapi"
+	"nereid/engine/lifecycle"
 )
 
 // table is every option, by group: first tritonserver's, in the order of its own usage text, then ours. The setters
@@ -82,7 +83,8 @@ func (c *Config) modelOptions() []option {
 				"0, never.", seconds(&e.Residency.Idle)),
 		opt("model-reload-policy", "policy",
 			"availability_first: a version serves until its successor is ready. resources_first: it is unloaded "+
-				"first, and requests wait. Default: availability_first.", c.reloadPolicy),
+				"first, and requests wait. Default: availability_first.",
+			oneOf(&e.ResourcesFirst, lifecycle.ReloadAvailability, lifecycle.ReloadResources)),
 		opt("model-namespacing", "boolean",
 			"Lets several repositories have models of the same name. A request for such a name is refused; an "+
 				"ensemble uses the model of the same repository. Default: false.", boolean(&e.Namespaces)),
@@ -261,7 +263,7 @@ func (c *Config) backendOptions() []option {
 				"redis are built in.", text(&c.ResponseCache.Directory)),
 		opt("rate-limit", "off|execution_count",
 			"execution_count: instances wait for the resources of their rate_limiter, by priority. Default: off.",
-			c.RateLimit.setMode),
+			oneOf(&c.RateLimit.On, "off", "execution_count")),
 		opt("rate-limit-resource", "name:count[:device]",
 			"How much of a resource exists on every device, on one device, or with the device global. Default: as "+
 				"much as the instance that needs most. May be given several times.", c.RateLimit.addResource),

@@ -81,6 +81,16 @@ func choice[T ~string](field *T, words ...string) setter {
 	}
 }
 
+// oneOf is a choice of two words, of which the second sets field.
+func oneOf(field *bool, off, on string) setter {
+	return func(v string) error {
+		var word string
+		err := choice(&word, off, on)(v)
+		*field = word == on
+		return err
+	}
+}
+
 // list is for an option that may be given several times.
 func list(field *[]string) setter {
 	return func(v string) error {
