@@ -216,15 +216,24 @@ func (s *Stream) Recv() (*Response, error) {
 		return nil, io.EOF
 	case err != nil:
 		return nil, serverError(err)
-	case m.GetErrorMessage() != "":
-		id := m.GetInferResponse().GetId()
-		return &Response{ID: id, Final: true, Err: &Error{Message: m.GetErrorMessage(), Code: codes.Unknown}}, nil
 	}
+	return streamed(m)
+}
+
+// streamed reads a response of a stream. An error without a final flag is the last response, as from servers older than
+// Triton 24.10.
+func streamed(m *inferencepb.ModelStreamInferResponse) (*Response, error) {
 	r, err := DecodeGRPC(nil, m.GetInferResponse())
-	if err == nil {
-		r.Final, _ = r.Parameters["triton_final_response"].(bool) // false if it is missing
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	final, said := r.Parameters["triton_final_response"].(bool)
+	r.Final = final
+	if text := m.GetErrorMessage(); text != "" {
+		r.Final = final || !said
+		r.Err = &Error{Message: text, Code: codes.Unknown}
+	}
+	return r, nil
 }
 
 // EncodeGRPC returns the message of a request, for callers that send it themselves.
