@@ -174,7 +174,7 @@ export const en = {
   "get.filter": "Filter by name or use",
   "get.untried": "not tried",
   "convert.title": "Convert a model",
-  "convert.about": "The server makes an ONNX model of a model of another framework, or a smaller one of an ONNX model, and compares the answers of both.",
+  "convert.about": "The server makes an ONNX model of a model of another framework, or a smaller one of an ONNX model, and compares the answers of both. The first conversion of a framework downloads its converters from PyPI into the data folder (hundreds of MB, for PyTorch and TensorFlow more).",
   "convert.model": "Model of the repository",
   "convert.noModel": "none",
   "convert.file": "or a file",

@@ -176,7 +176,7 @@ export const zh: Record<keyof typeof en, string> = {
   "get.filter": "按名称或用途筛选",
   "get.untried": "未试用",
   "convert.title": "转换模型",
-  "convert.about": "服务器把其他框架的模型转换为 ONNX 模型，或把 ONNX 模型变得更小，并比较两者的输出。",
+  "convert.about": "服务器把其他框架的模型转换为 ONNX 模型，或把 ONNX 模型变得更小，并比较两者的输出。首次转换某种框架的模型时，会从 PyPI 下载转换工具到数据文件夹（几百 MB，PyTorch 和 TensorFlow 更大）。",
   "convert.model": "仓库中的模型",
   "convert.noModel": "无",
   "convert.file": "或选择文件",
