@@ -373,9 +373,13 @@ func TestPerfOutput(t *testing.T) {
 		}
 	})
 	t.Run("F009 no stable measurement", func(t *testing.T) {
-		_, errs := perfRun(t, 2, "-m", "plain", "-u", r.at("http"), "-p", "20", "-r", "2")
-		if !strings.Contains(errs, "Failed to obtain stable measurement within 2 measurement windows") {
-			t.Errorf("stderr %s", errs)
+		for levels, left := range map[string]bool{"1:3": true, "1": false} {
+			_, errs := perfRun(t, 2, "-m", "plain", "-u", r.at("http"), "-p", "20", "-r", "2",
+				"--concurrency-range", levels)
+			if !strings.Contains(errs, "Failed to obtain stable measurement within 2 measurement windows") ||
+				strings.Contains(errs, "The levels after 1 are not measured.") != left {
+				t.Errorf("levels %s: stderr %s", levels, errs)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package perfcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -74,6 +75,11 @@ func (o *options) run(ctx context.Context, env *command.Env) (status int, err er
 	o.printSettings(env.Stdout)
 	m.Events = o.events(env.Stdout, env.Stderr)
 	result, err := perf.Run(ctx, *m)
+	if b := result.Beyond; b != nil && !m.Binary && err == nil {
+		if levels := cmp.Or(m.Concurrency, m.Rate); levels != nil && b.Level+levels.Step <= levels.End {
+			fmt.Fprintf(env.Stderr, "The levels after %g are not measured.\n", b.Level)
+		}
+	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		fmt.Fprintln(env.Stderr, "interrupted: these are the figures of what was measured")
 		err = nil
