@@ -42,9 +42,10 @@ var artifacts = []artifact{
 	{"caffe2_netdef", BackendCaffe2, "model.netdef", false, false},
 }
 
-// fits reports whether a is the artifact of a configuration's backend and of its platform, if that is set.
+// fits reports whether a is the artifact of a configuration's backend and of its platform, if both have one.
 func (a *artifact) fits(cfg *inferencepb.ModelConfig) bool {
-	return a.backend == cfg.GetBackend() && (cfg.GetPlatform() == "" || a.platform == cfg.GetPlatform())
+	return a.backend == cfg.GetBackend() &&
+		(cfg.GetPlatform() == "" || a.platform == "" || a.platform == cfg.GetPlatform())
 }
 
 // CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename.
@@ -100,7 +101,7 @@ func completeArtifact(cfg *inferencepb.ModelConfig) {
 	if cfg.Platform == "" && a.backend != BackendTensorFlow {
 		cfg.Platform = a.platform
 	}
-	if cfg.DefaultModelFilename == "" && cfg.Platform == a.platform {
+	if cfg.DefaultModelFilename == "" && (a.platform == "" || cfg.Platform == a.platform) {
 		cfg.DefaultModelFilename = a.file
 	}
 }
