@@ -94,6 +94,21 @@ func TestKeys(t *testing.T) {
 			seen[k] = i
 		}
 	})
+	t.Run("C078 the order of parameters does not count, as clients over gRPC send them in any", func(t *testing.T) {
+		key := func(all ...infer.Parameter) infer.CacheKey {
+			return c.Key(1, change(func(r *infer.Request) { r.Parameters = all }))
+		}
+		p := infer.Parameter{Name: "p", Kind: infer.IntParameter, Int: 1}
+		q := infer.Parameter{Name: "q", Kind: infer.IntParameter, Int: 2}
+		if key(p, q) != key(q, p) {
+			t.Error("the same parameters in another order have another key")
+		}
+		swapped, other := p, q
+		swapped.Int, other.Int = q.Int, p.Int
+		if key(p, q) == key(swapped, other) {
+			t.Error("parameters that have each other's values have one key")
+		}
+	})
 	if c.Key(2, change(func(*infer.Request) {})) == base {
 		t.Error("two owners have one key")
 	}

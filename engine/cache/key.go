@@ -113,7 +113,8 @@ func (s *scratch) appendRequest(b []byte, r *infer.Request, digest func(b, data 
 	for _, i := range s.sorted(len(r.Outputs), byOutput) {
 		b = appendText(b, r.Outputs[i].Name)
 	}
-	for i := range r.Parameters {
+	byParameter := func(i, j int) int { return strings.Compare(r.Parameters[i].Name, r.Parameters[j].Name) }
+	for _, i := range s.sorted(len(r.Parameters), byParameter) {
 		b = appendParameter(b, &r.Parameters[i])
 	}
 	return b
