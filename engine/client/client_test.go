@@ -349,6 +349,7 @@ func TestInferStreamHandsOverEachResponseAtOnce_F050(t *testing.T) {
 			w.WriteHeader(http.StatusNotImplemented)
 			return
 		}
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		for n := range 3 {
 			if n == 1 {
 				io.WriteString(w, `data: {"error":"not this one"}`+"\n\n")
@@ -376,6 +377,50 @@ func TestInferStreamHandsOverEachResponseAtOnce_F050(t *testing.T) {
 	})
 	if want := []string{"[0] <nil>", "not this one", "[2] <nil>"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+// The first response decides on the status of HTTP.
+func TestInferStreamGoesOnAfterAnErrorAsTheFirstResponse_F050(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		w.WriteHeader(http.StatusInternalServerError)
+		io.WriteString(w, `data: {"error":"not this one"}`+"\n\n"+
+			`data: {"outputs":[{"name":"OUT","datatype":"FP32","shape":[4],"data":[1,NaN,Infinity,-Infinity]}]}`+"\n\n")
+	}))
+	defer s.Close()
+	c, err := client.NewHTTP(s.URL, client.HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err = c.InferStream(t.Context(), sums(1), func(r *client.Response) error {
+		if r.Err != nil {
+			got = append(got, r.Err.Error())
+			return nil
+		}
+		got = append(got, fmt.Sprint(client.Values[float32](r.Output("OUT"))))
+		return nil
+	})
+	want := []string{"not this one (HTTP status 500)", "[1 NaN +Inf -Inf] <nil>"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+func TestInferStreamOfAServerThatDoesNotStreamIsAnError_F050(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"outputs":[]}`)
+	}))
+	defer s.Close()
+	c, err := client.NewHTTP(s.URL, client.HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.InferStream(t.Context(), sums(1), func(*client.Response) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "does not stream") {
+		t.Errorf("%v, want an error", err)
 	}
 }
 

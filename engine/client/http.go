@@ -289,40 +289,56 @@ func (c *HTTP) InferStream(ctx context.Context, r *Request, each func(*Response)
 		return err
 	}
 	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return noEvents(path, kind, resp, o.MaxBytes)
+	}
+	status := resp.StatusCode // of the first event
 	events := bufio.NewScanner(resp.Body)
 	events.Buffer(nil, int(o.MaxBytes))
 	for events.Scan() {
 		data, isEvent := bytes.CutPrefix(events.Bytes(), []byte("data: "))
-		switch {
-		case resp.StatusCode >= 400: // the first event, or a reply without events
-			return httpError(resp.StatusCode, data)
-		case !isEvent:
+		if !isEvent {
 			continue
 		}
-		one, err := decodeEvent(r, bytes.Clone(data))
+		one, err := decodeEvent(r, status, bytes.Clone(data))
 		if err == nil {
 			err = each(one)
 		}
 		if err != nil {
 			return err
 		}
+		status = http.StatusOK
 	}
 	if err := events.Err(); err != nil {
 		return fmt.Errorf("reading the response to POST %s: %w", path, err)
 	}
-	if resp.StatusCode >= 400 {
-		return httpError(resp.StatusCode, nil)
-	}
 	return nil
 }
 
-// decodeEvent reads one response of a stream, which may be the error of one.
-func decodeEvent(r *Request, data []byte) (*Response, error) {
+// noEvents returns the error of a response without events: a refusal, or that of a server that does not stream.
+func noEvents(path, kind string, resp *http.Response, limit int64) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	switch {
+	case resp.StatusCode >= 400:
+		return httpError(resp.StatusCode, data)
+	case err != nil:
+		return fmt.Errorf("reading the response to POST %s: %w", path, err)
+	}
+	return fmt.Errorf("the response to POST %s has the type %q; the server does not stream over HTTP", path, kind)
+}
+
+// decodeEvent reads one response of a stream, which may be the error of one. status is that of the HTTP response for
+// the first one, else 200.
+func decodeEvent(r *Request, status int, data []byte) (*Response, error) {
 	var failed struct {
 		Error *string `json:"error"`
 	}
 	if json.Unmarshal(data, &failed) == nil && failed.Error != nil {
-		return &Response{ID: r.ID, Err: &Error{Message: *failed.Error, Code: codes.Unknown}}, nil
+		err := &Error{Message: *failed.Error, Code: codes.Unknown}
+		if status >= 400 {
+			err = httpError(status, data)
+		}
+		return &Response{ID: r.ID, Err: err}, nil
 	}
 	one, err := DecodeHTTP(r, data, "")
 	if err != nil {

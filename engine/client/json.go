@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"unicode/utf8"
 
@@ -16,6 +17,13 @@ import (
 // FromJSON makes a tensor from a JSON array in row-major order, which may nest, like "data" in the KServe protocol. The
 // shape must have as many elements as there are values. FP16, BF16 and unknown types have no form in JSON.
 func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessage) (Tensor, error) {
+	return fromJSON(name, dt, shape, data, appendValue)
+}
+
+// fromJSON is FromJSON with a function that appends a JSON token as an element.
+func fromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessage,
+	add func([]byte, tensor.DataType, json.Token) ([]byte, error),
+) (Tensor, error) {
 	t := Tensor{Name: name, DataType: dt, Shape: shape, Data: []byte{}}
 	if lists[dt] == nil {
 		return t, fmt.Errorf("tensor %q: type %v has no form in JSON; give the bytes instead", name, dt)
@@ -47,7 +55,7 @@ func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessa
 		if depth == 0 {
 			return t, fmt.Errorf("tensor %q: its data is %v; want an array", name, tok)
 		}
-		if t.Data, err = appendValue(t.Data, dt, tok); err != nil {
+		if t.Data, err = add(t.Data, dt, tok); err != nil {
 			return t, fmt.Errorf("tensor %q: element %d: %w", name, n, err)
 		}
 		n++
@@ -56,6 +64,33 @@ func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessa
 		return t, fmt.Errorf("tensor %q has %d values, its shape %v needs %d", name, n, shape, want)
 	}
 	return t, nil
+}
+
+// stringOrSpecial matches a JSON string, and what servers write for numbers that JSON does not have.
+var stringOrSpecial = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
+
+// quoteSpecials makes strings of the tokens NaN, Infinity and -Infinity, for appendQuoted.
+func quoteSpecials(text []byte) []byte {
+	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
+		return text
+	}
+	return stringOrSpecial.ReplaceAllFunc(text, func(s []byte) []byte {
+		if s[0] == '"' {
+			return s
+		}
+		return strconv.AppendQuote(nil, string(s))
+	})
+}
+
+// appendQuoted is appendValue for a text from quoteSpecials.
+func appendQuoted(b []byte, dt tensor.DataType, tok json.Token) ([]byte, error) {
+	switch tok {
+	case "NaN", "Infinity", "-Infinity":
+		if dt == tensor.FP32 || dt == tensor.FP64 {
+			return appendNumber(b, dt, tok.(string))
+		}
+	}
+	return appendValue(b, dt, tok)
 }
 
 // appendValue appends a JSON token as an element.

@@ -148,7 +148,7 @@ func DecodeHTTP(r *Request, body []byte, jsonLength string) (*Response, error) {
 	}
 	tail := body[n:]
 	var doc jsonResponse
-	dec := json.NewDecoder(bytes.NewReader(body[:n]))
+	dec := json.NewDecoder(bytes.NewReader(quoteSpecials(body[:n])))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
 		return nil, fmt.Errorf("the response's JSON: %w", err)
@@ -163,7 +163,7 @@ func DecodeHTTP(r *Request, body []byte, jsonLength string) (*Response, error) {
 		case t.Memory != nil:
 		case p["binary_data_size"] == nil && o.Data != nil:
 			var err error
-			if t, err = FromJSON(t.Name, t.DataType, t.Shape, o.Data); err != nil {
+			if t, err = fromJSON(t.Name, t.DataType, t.Shape, o.Data, appendQuoted); err != nil {
 				return nil, fmt.Errorf("the response: %w", err)
 			}
 		case !binary || n < 0 || n > int64(len(tail)):

@@ -23,7 +23,8 @@ An input is NAME=VALUE. A value is a number, numbers with commas, a JSON array, 
 @FILE takes it from a file, by the end of its name: .npy; .png, .jpg, .gif (an image, scaled to the input's size);
 .json; .txt and .csv (numbers, or one text); any other file is taken byte for byte. @- is the standard input, as .txt.
 
-The responses of a decoupled model are printed as they come. Only Nereid sends them over HTTP; Triton needs gRPC.`
+The responses of a decoupled model are printed as they come. Only Nereid sends them over HTTP; Triton needs gRPC. They
+cannot have outputs of type FP16 or BF16.`
 
 // inferOptions are the options of nereid infer.
 type inferOptions struct {
