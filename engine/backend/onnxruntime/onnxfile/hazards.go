@@ -229,7 +229,11 @@ func (c *checker) nodeDangers(at field, s *scope) error {
 	}
 	if noEmpty[n.op] || convolutions[n.op] && open([]int{1}) {
 		c.info.NoEmpty = n.op
-		if known.shrunk {
+		shrunk := known.shrunk
+		if convolutions[n.op] {
+			shrunk = s.value(n.inputs[1]).shrunk
+		}
+		if shrunk {
 			c.danger(Danger{n.op,
 				"aborts or hangs if its input is empty, which can happen after pooling, slicing and the like"})
 		}
