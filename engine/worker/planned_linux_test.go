@@ -121,4 +121,19 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 			t.Errorf("the log says: %s", got)
 		}
 	})
+	t.Run("A068 the limit of an unload also holds while another one is started", func(t *testing.T) {
+		starts := make(chan struct{})
+		_, s, _, _ := killedRig(t, func(ctx context.Context, _ func() (*Worker, error)) (*Worker, error) {
+			close(starts)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		if err := unix.Kill(s.Worker().PID(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-starts
+		if got := s.Leave(); got != unloadTimeout {
+			t.Errorf("the limit is %v, want %v", got, unloadTimeout)
+		}
+	})
 }

@@ -44,8 +44,10 @@ type Supervisor struct {
 	o     Supervision
 	start func(context.Context) (*Worker, error)
 	limit time.Duration // of start; 0: none
-	stop  context.CancelFunc
-	done  chan struct{}
+	// unload is process.Limits.Unload, or its default; see Leave.
+	unload time.Duration
+	stop   context.CancelFunc
+	done   chan struct{}
 
 	launcher *Launcher
 
@@ -82,7 +84,7 @@ func Supervise(o Supervision, first *Worker, start func(context.Context) (*Worke
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{
 		o: o, start: start, limit: first.launcher.o.StartLimit, stop: stop, done: make(chan struct{}),
-		worker: first, changed: make(chan struct{}), since: time.Now(), launcher: first.launcher,
+		unload: first.watch.unloadLimit(), worker: first, changed: make(chan struct{}), since: time.Now(), launcher: first.launcher,
 	}
 	first.suspects.Store(o.Suspects)
 	go s.run(ctx)
@@ -245,16 +247,15 @@ func (s *Supervisor) signal() {
 }
 
 // Leave notes that the model has left service. A process that executes only what no client waits for is stopped soon,
-// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload, which
-// Leave returns; 0: no process runs.
+// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload, also
+// one that is started later. Leave returns that limit.
 func (s *Supervisor) Leave() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left = time.Now(); s.worker == nil {
-		return 0
+	if s.left = time.Now(); s.worker != nil {
+		s.worker.watch.leaveBy(s.left)
 	}
-	s.worker.watch.leaveBy(s.left)
-	return s.worker.watch.unloadLimit()
+	return s.unload
 }
 
 // Worker returns the worker that runs, nil if none does.
