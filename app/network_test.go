@@ -204,6 +204,26 @@ func TestAStartWarnsIfATokenEndsAnonymousAccess_B082(t *testing.T) {
 	}
 }
 
+// Peers are told an address that the listener has: 0.0.0.0 does not include those of IPv6.
+func TestPeerAddressIsOneOfTheListener(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("2001:db8::7")
+	for _, tt := range []struct {
+		at   string
+		own  []netip.Addr
+		want string
+	}{
+		{"0.0.0.0:8010", []netip.Addr{v4, v6}, "10.0.0.7:8010"},
+		{"0.0.0.0:8010", []netip.Addr{v6}, "0.0.0.0:8010"},
+		{"[::]:8010", []netip.Addr{v6}, "[2001:db8::7]:8010"},
+		{"[::]:8010", []netip.Addr{v4, v6}, "10.0.0.7:8010"},
+		{"127.0.0.1:8010", []netip.Addr{v4}, "127.0.0.1:8010"},
+	} {
+		if got := peerAddress(netip.MustParseAddrPort(tt.at), tt.own); got != tt.want {
+			t.Errorf("%s of %v: %s, want %s", tt.at, tt.own, got, tt.want)
+		}
+	}
+}
+
 func TestFixedByOptions_B080(t *testing.T) {
 	r := runServer(t, "secret", "--metrics-address=0.0.0.0")
 	if s := r.network.State(); !s.Fixed || len(s.Reached) != 1 || s.Reached[0].Service != "metrics" {

@@ -63,10 +63,13 @@ func (s *server) openCatalog() error {
 	return nil
 }
 
-// peerAddress is the address by which other machines know a listener: for all addresses the first of this machine.
+// peerAddress is the address by which other machines know a listener: for all addresses the first of this machine, for
+// all of IPv4 the first of those.
 func peerAddress(at netip.AddrPort, own []netip.Addr) string {
-	if at.Addr().IsUnspecified() && len(own) > 0 {
-		at = netip.AddrPortFrom(own[0], at.Port())
+	for _, a := range own {
+		if all := at.Addr(); all.IsUnspecified() && (all.Is6() || a.Is4()) {
+			return netip.AddrPortFrom(a, at.Port()).String()
+		}
 	}
 	return at.String()
 }

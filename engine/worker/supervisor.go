@@ -84,7 +84,8 @@ func Supervise(o Supervision, first *Worker, start func(context.Context) (*Worke
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Supervisor{
 		o: o, start: start, limit: first.launcher.o.StartLimit, stop: stop, done: make(chan struct{}),
-		unload: first.watch.unloadLimit(), worker: first, changed: make(chan struct{}), since: time.Now(), launcher: first.launcher,
+		unload: first.watch.unloadLimit(), launcher: first.launcher,
+		worker: first, changed: make(chan struct{}), since: time.Now(),
 	}
 	first.suspects.Store(o.Suspects)
 	go s.run(ctx)
