@@ -50,7 +50,7 @@ func (c *Config) modelOptions() []option {
 				"several times; relative paths are fine.", list(&e.Repositories)),
 		opt("model-control-mode", "none|poll|explicit",
 			"none: all models at start. poll: follow the repositories. explicit: load requests decide. Default: "+
-				"none; poll if no --model-repository is given.", choice(&e.Mode, "none", "poll", "explicit")),
+				"none; poll if only the data folder's models are served.", choice(&e.Mode, "none", "poll", "explicit")),
 		opt("repository-poll-secs", "integer",
 			"Seconds between looks at the repositories in poll mode; changes that the file system reports are found "+
 				"at once. 0: changes are not looked for. Default: 15.",
