@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -170,9 +169,10 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 }
 
 func (o *sessionOptions) number(name, value string, set func(int) error) error {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 {
-		return status.Errorf(status.InvalidArg, "parameter %q is %q, want a number of 0 or more", name, value)
+	n, err := count(value)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "parameter %q is %q, want a number from 0 to %d", name, value,
+			maxThreads)
 	}
 	return runtimeError(set(n))
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,27 @@ func TestThreadCounts_D010(t *testing.T) {
 				t.Errorf("the model brought %d threads, want %d to %d", n, tt.lo, tt.hi)
 			}
 		})
+	}
+}
+
+// The time that ONNX Runtime takes to start a pool grows with the square of its size.
+func TestThreadCountsHaveABound_D010(t *testing.T) {
+	b := open(t)
+	for name, value := range map[string]string{"intra_op_thread_count": "2049", "inter_op_thread_count": "100000"} {
+		s := parameters(t, name, value, "execution_mode", "0") // the mode 1 would start the inter-op threads
+		m, err := b.Load(t.Context(), s)
+		if err == nil {
+			_ = m.Close()
+		}
+		if want := "parameter \"" + name + "\" is \"" + value + "\", want a number from 0 to 2048"; err == nil ||
+			status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load = %v, want: %s", err, want)
+		}
+		remarks := b.ValidateParameters(s.Config)
+		if want := "is \"" + value + "\"; want a number from 0 to 2048"; !slices.ContainsFunc(remarks,
+			func(r backend.ParameterRemark) bool { return r.Name == name && r.Refused && r.Text == want }) {
+			t.Errorf("ValidateParameters = %+v, want: %s", remarks, want)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"nereid/engine/backend"
@@ -29,9 +28,9 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		value := cfg.GetParameters()[name].GetStringValue()
 		switch {
 		case slices.Contains(counts, name):
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 {
-				refuse(name, "is %q; want a number of 0 or more", value)
+			n, err := count(value)
+			if err != nil {
+				refuse(name, "is %q; want a number from 0 to %d", value, maxThreads)
 			} else if name == "execution_mode" && n > 1 {
 				refuse(name, "is %d; want 0 (sequential) or 1 (parallel)", n)
 			}

@@ -65,8 +65,9 @@ func (s *Settings) Set(key, value string) (err error) {
 	return nil
 }
 
-// maxThreads is the largest size of a pool. It is more than any machine has cores.
-const maxThreads = 1 << 14
+// maxThreads is the largest size of a pool. It is more than most machines have cores. The time that ONNX Runtime takes
+// to start a pool grows with the square of its size.
+const maxThreads = 1 << 11
 
 func count(value string) (int, error) {
 	n, err := strconv.Atoi(value)

@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 		{name: "no truth", pairs: []string{"enable-global-threadpool", "yes"},
 			err: `onnxruntime,enable-global-threadpool: "yes" is neither "true" nor "false"`},
 		{name: "no number", pairs: []string{"intra_op_thread_count", "many"},
-			err: `onnxruntime,intra_op_thread_count: "many" is not a number from 0 to 16384`},
+			err: `onnxruntime,intra_op_thread_count: "many" is not a number from 0 to 2048`},
 		{name: "negative", pairs: []string{"inter_op_thread_count", "-1"}, err: `"-1" is not a number`},
 		{name: "too many", pairs: []string{"intra_op_thread_count", "99999999"}, err: `"99999999" is not a number`},
 		{name: "limits of processes", pairs: []string{"execute-timeout-seconds", "3", "abandoned-timeout-seconds", "2",
