@@ -96,11 +96,11 @@ func (p *dataParser) step(in, want json.RawMessage) (Step, error) {
 	}
 	if at, ok := tensors["timestamp"]; ok && !slices.ContainsFunc(p.m.Inputs,
 		func(io IO) bool { return io.Name == "timestamp" }) {
-		var ms []float64
-		if err := json.Unmarshal(at, &ms); err != nil || len(ms) != 1 || ms[0] < 0 || ms[0] > 1e10 {
+		var ms []*float64
+		if err := json.Unmarshal(at, &ms); err != nil || len(ms) != 1 || ms[0] == nil || *ms[0] < 0 || *ms[0] > 1e10 {
 			return s, fmt.Errorf("timestamp: want an array of one number of milliseconds, not %s", at)
 		}
-		s.At, s.Timed = ms[0], true
+		s.At, s.Timed = *ms[0], true
 		delete(tensors, "timestamp")
 	}
 	var err error
