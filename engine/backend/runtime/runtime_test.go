@@ -87,12 +87,19 @@ func TestSignatureRefuses(t *testing.T) {
 		[]byte("no"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	graph := savedModel(t, "")
+	if err := os.WriteFile(filepath.Join(graph.VersionFolder, "model.graphdef"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	graph.Config.DefaultModelFilename = "model.graphdef"
 	for _, tt := range []struct {
 		name string
 		s    backend.Spec
 		code status.Code
 		text string
 	}{
+		{"D064 a graph without outputs in its configuration", graph, status.InvalidArg,
+			"list them in config.pbtxt"},
 		{"D064 no file", none, status.NotFound,
 			"has none of model.savedmodel; name the file in default_model_filename"},
 		{"D064 a damaged file", damaged, status.InvalidArg, "it is not a protocol buffer of a SavedModel"},

@@ -43,15 +43,22 @@ const (
 	graphDefPlatform   = "tensorflow_graphdef"
 )
 
-// tensorFlowSignature reads a SavedModel's signature; a frozen graph describes no inputs and outputs.
+// tensorFlowSignature reads a SavedModel's signature. A frozen graph has none, so its configuration must list outputs.
 func tensorFlowSignature(s backend.Spec, log *slog.Logger) (*modelconfig.Signature, error) {
 	path, err := modelPath(s)
 	if err != nil {
 		return nil, err
 	}
 	saved, err := isSavedModel(s, path)
-	if err != nil || !saved {
+	switch {
+	case err != nil:
 		return nil, err
+	case !saved && len(s.Config.GetOutput()) == 0:
+		return nil, status.Errorf(status.InvalidArg,
+			"unable to complete the configuration of model '%s': a graph does not say which of its tensors are inputs "+
+				"and outputs; list them in config.pbtxt", s.ModelName)
+	case !saved:
+		return nil, nil
 	}
 	choice, err := choose(s, path)
 	if err != nil {
