@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"nereid/engine"
@@ -19,6 +20,7 @@ import (
 type breaker struct {
 	broken       chan struct{}
 	stuck, fails bool
+	hurried      atomic.Bool // there was a request whose reader must not pause
 }
 
 type breakerModel struct {
@@ -42,6 +44,9 @@ func (breakerModel) Close() error       { return nil }
 func (m breakerModel) Execute(_ context.Context, b *infer.Batch) error {
 	broken := m.broken // the test changes it once the request is answered
 	for _, r := range b.Requests {
+		if !r.Patient {
+			m.hurried.Store(true)
+		}
 		n := numbers(r.Inputs[0].Data)[0]
 		if m.name == "breaks" {
 			for i := range n {
@@ -137,6 +142,15 @@ func TestDecoupledStepFails_C048(t *testing.T) {
 			}
 		})
 	}
+	t.Run("C044 a decoupled step waits for slow steps that follow, for any time", func(t *testing.T) {
+		b := &breaker{}
+		e := serve(t, b)
+		r := request(b, "followed", 2)
+		defer r.Release()
+		if outs, _ := all(t, e, r); len(outs) != 2 || b.hurried.Load() {
+			t.Fatalf("%v; hurried: %v", outs, b.hurried.Load())
+		}
+	})
 	t.Run("the error of a following step comes at once", func(t *testing.T) {
 		b := &breaker{stuck: true, fails: true}
 		e := serve(t, b)

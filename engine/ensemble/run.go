@@ -301,7 +301,7 @@ func (x *run) request(s *step, f *fit, values []value) *infer.Request {
 	}
 	r.Parameters = append(r.Parameters, x.r.Parameters...)
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
-	r.Origin, r.Holds = x.r.Origin, x.holds
+	r.Origin, r.Holds, r.Patient = x.r.Origin, x.holds, true
 	return r
 }
 

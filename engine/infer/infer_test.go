@@ -170,7 +170,8 @@ func TestCancelAndDoneAtOnce(t *testing.T) {
 	}
 }
 
-// A client that never reads must not block a decoupled model forever.
+// A client that never reads must not block a decoupled model forever. If it reads after all, it is told that responses
+// may be missing.
 func TestRequestIsCancelledIfItsReaderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewDetached()
@@ -183,6 +184,52 @@ func TestRequestIsCancelledIfItsReaderStops(t *testing.T) {
 		}
 		if d := time.Since(start); d != slowReaderTimeout {
 			t.Errorf("cancelled after %v, want %v", d, slowReaderTimeout)
+		}
+		last := r.NewResponse()
+		last.Final, last.Empty = true, true
+		if err := r.Respond(last); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			resp, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !resp.Final {
+				continue
+			}
+			if status.CodeOf(resp.Err) != status.Unavailable || resp.Empty || r.Failed == nil {
+				t.Errorf("the final response has the error %v, empty %v; want Unavailable", resp.Err, resp.Empty)
+			}
+			break
+		}
+		r.Release()
+	})
+}
+
+func TestAPatientRequestWaitsForItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewDetached()
+		r.Patient = true
+		const n = 2 * streamLimit / responseCost
+		go func() {
+			for i := range n {
+				resp := r.NewResponse()
+				resp.Final = i == n-1
+				_ = r.Respond(resp)
+			}
+		}()
+		for i := range n {
+			if i%(n/4) == 0 {
+				time.Sleep(10 * slowReaderTimeout)
+			}
+			resp, err := r.Next(t.Context())
+			if err != nil || resp.Err != nil || resp.Final != (i == n-1) {
+				t.Fatalf("response %d of %d: %v, %+v", i, n, err, resp)
+			}
+		}
+		if r.Cancelled() {
+			t.Error("it is cancelled")
 		}
 		r.Release()
 	})

@@ -147,6 +147,8 @@ type Content struct {
 	Flags       Flags
 
 	Uncached bool // the response cache does not answer it, and does not keep its response
+	// Patient says that the reader of the responses may pause for any time: it is the server, or another process of it.
+	Patient bool
 }
 
 // Progress is what the engine notes about a request that it has admitted.

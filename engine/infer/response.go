@@ -85,8 +85,9 @@ func (r *Request) NewResponse() *Response {
 
 // Respond gives the caller a response; resp.Final says whether it is the last one. It may be called from any goroutine
 // that holds a reference on r, and runs no code of the caller. It blocks only for a decoupled model, while the unread
-// responses exceed streamLimit and the request is not cancelled. A response after the final one is dropped, and Respond
-// returns Internal.
+// responses exceed streamLimit and the request is not cancelled. Unless the request is patient, it is cancelled after
+// slowReaderTimeout, and its final response is an error. A response after the final one is dropped, and Respond returns
+// Internal.
 func (r *Request) Respond(resp *Response) error {
 	if resp.Final {
 		if !r.answered.CompareAndSwap(false, true) {
@@ -110,6 +111,12 @@ func (r *Request) Respond(resp *Response) error {
 // deliver adds a response to the stream and notifies the observer.
 func (r *Request) deliver(resp *Response) {
 	if resp.Final {
+		if resp.Err == nil && r.stream.unread.Load() {
+			resp.Release()
+			resp.Empty = false
+			resp.Err = status.New(status.Unavailable, "the request was cancelled, and responses may be missing: its "+
+				"client did not read them in time")
+		}
 		r.finish(resp)
 	} else {
 		if o, ok := r.observer.(StreamObserver); ok {

@@ -25,6 +25,7 @@ type stream struct {
 	inline [1]*Response  // storage of queue for the usual single response
 	wake   chan struct{} // capacity 1: something was put and waker is nil
 	space  chan struct{} // capacity 1: something was taken
+	unread atomic.Bool   // see CancelUnread
 }
 
 func (s *stream) init() {
@@ -70,15 +71,20 @@ func (r *Request) WouldBlock(resp *Response) bool {
 // full reports whether a response of a size has to wait. The first one never waits. s.mu is held.
 func (s *stream) full(size int) bool { return s.bytes > 0 && s.bytes+size > streamLimit }
 
-// waitForSpace blocks until a response of a size fits or r is cancelled. It cancels r itself after slowReaderTimeout.
+// waitForSpace blocks until a response of a size fits or r is cancelled. It cancels r itself after slowReaderTimeout,
+// unless r is patient.
 func (s *stream) waitForSpace(size int, r *Request) {
-	timeout := time.NewTimer(slowReaderTimeout)
-	defer timeout.Stop()
+	var expired <-chan time.Time
+	if !r.Patient {
+		timeout := time.NewTimer(slowReaderTimeout)
+		defer timeout.Stop()
+		expired = timeout.C
+	}
 	for !r.Cancelled() {
 		select {
 		case <-s.space:
-		case <-timeout.C:
-			r.Cancel()
+		case <-expired:
+			r.CancelUnread()
 		case <-r.Done():
 		}
 		s.mu.Lock()
@@ -120,6 +126,7 @@ func (s *stream) drain() {
 
 func (s *stream) reset() {
 	s.waker, s.sent, s.count = nil, 0, 0
+	s.unread.Store(false)
 	select {
 	case <-s.wake:
 	default:
@@ -198,6 +205,13 @@ func (r *Request) Cancel() {
 	if q != nil {
 		q.Cancelled(r)
 	}
+}
+
+// CancelUnread is Cancel for a request whose responses are not read. Responses may be missing then, so that the final
+// one will be an error. Safe for concurrent use.
+func (r *Request) CancelUnread() {
+	r.stream.unread.Store(true)
+	r.Cancel()
 }
 
 // SetQueue sets the queue that is notified of a cancellation, before that queue takes the request. A queue that finds

@@ -56,7 +56,7 @@ func (b *backlog) add(resp *infer.Response) {
 		return
 	}
 	if len(b.queue) >= maxBacklog {
-		b.r.Cancel()
+		b.r.CancelUnread()
 		if !resp.Final {
 			resp.Release()
 			return
