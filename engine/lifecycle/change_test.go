@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/infer"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
@@ -523,6 +524,37 @@ func TestUnloadWhileLoading_A070(t *testing.T) {
 	})
 	if !r.AllReady() {
 		t.Error("an unloaded model makes the server unready")
+	}
+}
+
+// A model that loads for the first time is known: its versions are not ready, which is not the same as absent.
+func TestFindWhileLoading_A049(t *testing.T) {
+	for _, namespaces := range []bool{false, true} {
+		r := newRig(t, func(o *Options) { o.Namespaces = namespaces })
+		r.write("m/config.pbtxt", policy("all {}"))
+		r.write("m/1/file", "")
+		started, release := r.blocking()
+		loaded := make(chan error, 1)
+		go func() { loaded <- r.Load(t.Context(), "m", nil) }()
+		<-started
+		for _, want := range []struct {
+			version int64
+			code    status.Code
+			text    string
+		}{
+			{infer.LatestVersion, status.NotFound, "Request for unknown model: 'm' has no available versions"},
+			{1, status.Unavailable, "Request for unknown model: 'm' version 1 is not at ready state"},
+			{9, status.NotFound, "Request for unknown model: 'm' version 9 is not found"},
+		} {
+			_, err := r.Find("m", want.version)
+			if err == nil || err.Error() != want.text || status.CodeOf(err) != want.code {
+				t.Errorf("namespaces %v, version %d: %v, want %s", namespaces, want.version, err, want.text)
+			}
+		}
+		release()
+		if err := <-loaded; err != nil || !r.VersionReady("m", 1) {
+			t.Errorf("namespaces %v, afterwards: %v", namespaces, err)
+		}
 	}
 }
 

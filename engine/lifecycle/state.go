@@ -205,7 +205,8 @@ func (whole) apply(l *life, _ *effects) { l.picked = nil }
 // loading: versions are about to be loaded. One that serves goes on.
 type loading struct{ numbers []int64 }
 
-func (e loading) apply(l *life, _ *effects) {
+func (e loading) apply(l *life, fx *effects) {
+	fx.publish = !l.serves() // requests learn that the model is known
 	for _, n := range e.numbers {
 		v := l.versions[n]
 		if !v.serves() {
