@@ -11,6 +11,7 @@ import (
 	"nereid/engine/backend/python"
 	"nereid/engine/backend/runtime"
 	"nereid/engine/cache/redis"
+	"nereid/engine/modelconfig"
 )
 
 // backendConfig reads "[backend,]key=value", a value of --backend-config.
@@ -53,8 +54,9 @@ func (c *Config) backendConfig(v string) error {
 
 func (c *Config) defaultMaxBatchSize(backend, value string) error {
 	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 {
-		return fmt.Errorf("%q is not a batch size", value)
+	if err != nil || n < 0 || n > modelconfig.MaxBatchSizeLimit {
+		return fmt.Errorf("%q is not a batch size; use a whole number from 0 to %d", value,
+			modelconfig.MaxBatchSizeLimit)
 	}
 	if backend == "" {
 		c.Engine.DefaultMaxBatchSize = &n

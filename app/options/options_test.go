@@ -354,7 +354,9 @@ func TestTritonserverOptions(t *testing.T) {
 					len(c.Engine.DefaultMaxBatchSizes) == 1 && len(c.WithoutEffect) == 0
 			},
 			refused: []string{"--backend-config=x", "--backend-config=x,y",
-				"--backend-config=default-max-batch-size=-1", "--backend-config=tensorflow,version=1"}},
+				"--backend-config=default-max-batch-size=-1",
+				"--backend-config=onnxruntime,default-max-batch-size=16777217",
+				"--backend-config=default-max-batch-size=4294967302", "--backend-config=tensorflow,version=1"}},
 		{name: "D002 settings of all backends", args: []string{"--backend-config=,backend-directory=/b",
 			"--backend-config=min-compute-capability=7.5",
 			"--backend-config=auto-complete-config=false", "--backend-config=model-load-gpu-limit-device-1=0.5"},

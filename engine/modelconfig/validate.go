@@ -12,9 +12,11 @@ import (
 	"nereid/engine/inferencepb"
 )
 
+// MaxBatchSizeLimit is the largest max_batch_size, in rows.
+const MaxBatchSizeLimit = 1 << 24
+
 // Limits that keep a typing error from exhausting the machine.
 const (
-	maxBatchSizeLimit = 1 << 24 // rows of a batch
 	maxInstances      = 4096    // of one instance group
 	manyInstances     = 8       // of a group, for each core; more gets a warning
 	maxElements       = 1 << 40 // of a tensor whose variable dimensions are 1
@@ -234,8 +236,8 @@ func (c *checker) batching() {
 	case n < 0:
 		c.err("max_batch_size", "use 0 for a model without batching, or the largest batch it can take",
 			"max_batch_size is %d", n)
-	case n > maxBatchSizeLimit:
-		c.err("max_batch_size", fmt.Sprintf("use at most %d", maxBatchSizeLimit),
+	case n > MaxBatchSizeLimit:
+		c.err("max_batch_size", fmt.Sprintf("use at most %d", MaxBatchSizeLimit),
 			"max_batch_size is %d, more than any model can take", n)
 	}
 }
