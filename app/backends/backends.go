@@ -106,7 +106,10 @@ func (s *Set) open(c *options.Config, dataDir string, requests *tensor.Budget, l
 	if err != nil {
 		return fmt.Errorf("--backend-directory: %w", err)
 	}
-	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
+	own := slices.DeleteFunc(append(builtin.All(), s.ONNXRuntime, s.Python), func(b backend.Backend) bool {
+		return slices.ContainsFunc(more, func(m backend.Backend) bool { return m.Name() == b.Name() })
+	})
+	s.All = append(own, more...)
 	s.Libraries = triton.NewFinder(triton.Options{
 		Directory: c.Backends.Directory, Settings: librarySettings(c),
 		Strategies: s.worker(triton.StrategyWorkerName), Env: s.env,

@@ -45,3 +45,38 @@ func TestABackendDirectoryReplacesFrameworks(t *testing.T) {
 		})
 	}
 }
+
+// A backend of the backend directory is the only one of its name. The server runs models with it, lists it in the log's
+// table, and validates with it.
+func TestABackendDirectoryReplacesBuiltInBackends_D004(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"identity", "onnxruntime"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(folder, name), 0o700),
+			os.WriteFile(filepath.Join(folder, name, "model.py"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := options.Default(false)
+	c.Backends.Directory = folder
+	s, err := ForInspection(c, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	files := map[string][]string{}
+	for _, b := range s.All {
+		file := ""
+		if f, ok := b.(interface{ File() string }); ok {
+			file = f.File()
+		}
+		files[b.Name()] = append(files[b.Name()], file)
+	}
+	for _, name := range []string{"identity", "onnxruntime"} {
+		if want := filepath.Join(folder, name, "model.py"); !slices.Equal(files[name], []string{want}) {
+			t.Errorf("the backends %s have the files %q; want only %s", name, files[name], want)
+		}
+	}
+	if len(files["python"]) != 1 || len(files["square"]) != 1 {
+		t.Errorf("the other backends are not there: %v", files)
+	}
+}
