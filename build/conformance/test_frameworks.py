@@ -94,6 +94,8 @@ def add_sub(server, model, inputs, outputs, batch=2):
         pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a Python class with weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
                      id="D064 SavedModel, completed from the file"),
+        pytest.param("add_sub_serving", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
+                     id="D064 SavedModel in the version folder, as for TensorFlow Serving"),
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
         pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
                      id="D065 OpenVINO, completed from the file"),

@@ -246,6 +246,9 @@ def tensorflow(root):
     folder = write(root / "add_sub_savedmodel", 'platform: "tensorflow_savedmodel"\n')
     module = AddSub()
     tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.__call__)
+    folder = write(root / "add_sub_serving",
+                   'platform: "tensorflow_savedmodel"\ndefault_model_filename: "."\n')  # as TensorFlow Serving has it
+    tf.saved_model.save(module, str(folder / "1"), signatures=module.__call__)
 
     graph = tf.Graph()
     with graph.as_default():
