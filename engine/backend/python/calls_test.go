@@ -406,6 +406,7 @@ class TritonPythonModel:
             error = pb_utils.TritonError("mine", pb_utils.TritonError.NOT_FOUND)
             return [pb_utils.InferenceResponse([], error)]
         if what == 9: return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one), pb_utils.Tensor("MORE", one)])]
+        if what == 10: return [pb_utils.InferenceResponse([], pb_utils.TritonError("mine", -1))]
 `}).ready()
 	for _, tt := range []struct {
 		name string
@@ -422,6 +423,7 @@ class TritonPythonModel:
 		{"D6 no response objects", 6, "InferenceResponse", status.Internal},
 		{"D6 the first of two responses of a model that is not decoupled counts", 7, "", 0},
 		{"D037 a TritonError with a code", 8, "mine", status.NotFound},
+		{"D037 a code that does not exist", 10, "mine", status.Internal},
 		{"an output that the configuration does not know beside those that it does", 9, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

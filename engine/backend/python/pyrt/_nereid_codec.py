@@ -435,7 +435,8 @@ class Codec:
                     tensors = [t for t in tensors if t._name in wanted]
             else:
                 flags |= ERROR
-                code, message = error._code, error._message.encode(errors="replace")
+                code = error._code if 0 <= error._code <= pb.TritonError.CANCELLED else pb.TritonError.INTERNAL
+                message = error._message.encode(errors="replace")
         else:
             flags |= EMPTY
         begin = writer.begin(_RESPONSE.size)
