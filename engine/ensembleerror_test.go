@@ -16,9 +16,9 @@ import (
 
 // breaker is a backend. Its model "breaks" sends the responses 0 to IN-1 and an error, and then closes broken. Its
 // model "held" responds when broken is closed. If fails is set, it fails for 1. If stuck is set, it responds only to a
-// cancelled request.
+// cancelled request. If deaf is set, it sends to it once, and responds when it is closed, also if the request is cancelled.
 type breaker struct {
-	broken       chan struct{}
+	broken, deaf chan struct{}
 	stuck, fails bool
 	hurried      atomic.Bool // there was a request whose reader must not pause
 }
@@ -65,6 +65,10 @@ func (m breakerModel) Execute(_ context.Context, b *infer.Batch) error {
 		}
 		if m.stuck {
 			<-r.Done()
+		}
+		if m.deaf != nil {
+			m.deaf <- struct{}{}
+			<-m.deaf
 		}
 		if err := m.respond(r, n, true); err != nil {
 			return err
@@ -162,12 +166,14 @@ func TestDecoupledStepFails_C048(t *testing.T) {
 		}
 	})
 	t.Run("a cancelled request does not wait for the responses", func(t *testing.T) {
-		b := &breaker{stuck: true}
+		b := &breaker{deaf: make(chan struct{})}
 		e := serve(t, b)
-		r := request(b, "followed", 20)
+		r := request(b, "followed", 1)
 		defer r.Release()
+		defer close(b.deaf)
 		go func() {
 			<-b.broken
+			<-b.deaf
 			r.Cancel()
 		}()
 		if outs, err := all(t, e, r); err == nil {

@@ -188,7 +188,7 @@ func (f *flow) fork(i int) {
 	if err != nil {
 		if turn != f.turn { // the responses before the error
 			select {
-			case <-turn: // the last flow has responded, or one has failed
+			case <-turn: // the last flow has ended
 			case <-x.r.Done():
 			}
 		}
