@@ -16,7 +16,7 @@ import (
 
 // breaker is a backend. Its model "breaks" sends the responses 0 to IN-1 and an error, and then closes broken. Its
 // model "held" responds when broken is closed. If fails is set, it fails for 1. If stuck is set, it responds only to a
-// cancelled request. If deaf is set, it sends to it once, and responds when it is closed, also if the request is cancelled.
+// cancelled request. If deaf is set, it sends to it once, and responds when it is closed, also to a cancelled request.
 type breaker struct {
 	broken, deaf chan struct{}
 	stuck, fails bool

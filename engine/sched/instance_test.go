@@ -287,6 +287,25 @@ func TestABatchOfAPreferredSizeIsNotSplit_C004(t *testing.T) {
 	})
 }
 
+// A slower instance takes what it would have executed before the faster one. With a delay that is all or nothing.
+func TestASlowerInstanceDoesNotSplitABatchThatWasDelayed_C004(t *testing.T) {
+	for _, tt := range []struct {
+		delay, each time.Duration // each is the slower one's time per row
+		want        int
+	}{{0, 8 * ms, 1}, {time.Hour, 8 * ms, 0}, {0, 4 * ms, 2}, {time.Hour, 4 * ms, 0}, {time.Hour, 2 * ms, 4}} {
+		d := NewDynamic(Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: tt.delay})
+		enqueue(t, d, 1, 1, 1, 1)
+		d.instances = []instance{{active: true}, {active: true}}
+		d.instances[0].perRow[0], d.instances[1].perRow[0] = 2500*time.Microsecond, tt.each
+		d.mu.Lock()
+		take, wait, _ := d.hold(1, 4, infer.Now())
+		d.mu.Unlock()
+		if take != tt.want || (wait > 0) != (take == 0) {
+			t.Errorf("a delay of %v, %v per row: it takes %d and waits %v; want %d", tt.delay, tt.each, take, wait, tt.want)
+		}
+	}
+}
+
 func TestNextReturnsNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})
