@@ -301,7 +301,7 @@ func (c *streamCall) respond(it streamItem, resp *infer.Response, final bool) er
 	if err != nil {
 		return c.fail(it.record, err, &answer{model: r.ModelName, version: askedVersion(r), id: r.ID, final: final})
 	}
-	if final {
+	if final && !it.record.Answered() { // otherwise an earlier response was an error
 		answered(it.record, nil)
 	}
 	return c.write(&answer{

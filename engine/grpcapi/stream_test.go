@@ -18,7 +18,9 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/requests"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 func forceCodec(c encoding.Codec) grpc.CallOption { return grpc.ForceCodec(c) }
@@ -90,7 +92,8 @@ func TestModelStreamInfer(t *testing.T) {
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]",
 				"repeat/ id=d final=true"}},
 		{name: "B051 the empty final one has the version that the client named",
-			in: []*inferencepb.ModelInferRequest{{ModelName: "stumbles", ModelVersion: "1", Id: "d", Parameters: empty}},
+			in: []*inferencepb.ModelInferRequest{
+				{ModelName: "stumbles", ModelVersion: "1", Id: "d", Parameters: empty}},
 			want: []string{`error "my error" stumbles/1 id=d final=false`, "stumbles/1 id=d final=false [1]",
 				"stumbles/1 id=d final=true"}},
 		{name: "DV117 plain, with the final flag after its response",
@@ -162,6 +165,43 @@ func TestModelStreamInferKeepsOrder(t *testing.T) {
 	if _, err := stream.Recv(); err != io.EOF {
 		t.Errorf("end of the stream: %v", err)
 	}
+}
+
+// The client got an error, so the request has failed, also if the last response is none.
+func TestAnErrorBeforeTheLastResponseIsRecorded_C054(t *testing.T) {
+	log := requests.New()
+	recovers := &served{name: "recovers", decoupled: true, answer: func(r *infer.Request) {
+		bad, good := r.NewResponse(), r.NewResponse()
+		bad.Err = status.New(status.Internal, "my error")
+		good.AddOutput("OUT", tensor.Uint8, []int64{1}, []byte{1}, nil)
+		good.Final = true
+		_, _ = r.Respond(bad), r.Respond(good)
+	}}
+	conn, _ := start(t, newFakeEngine(recovers), func(o *Options) { o.Requests = log })
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err == nil {
+		err = stream.Send(one("recovers", "1", 5, nil))
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`error "my error" recovers/ id=1 final=false`, "recovers/1 id=1 final=true [1]"} {
+		m, err := stream.Recv()
+		if err != nil || short(m) != want {
+			t.Fatalf("%v, %v, want %s", m, err, want)
+		}
+	}
+	if log.Await(0) {
+		<-log.Half()
+	}
+	log.Since(0, func(_ int64, r *requests.Record) {
+		if r.Outcome != requests.Failed || r.Text != "my error" {
+			t.Errorf("the record says %v, %q", r.Outcome, r.Text)
+		}
+	})
 }
 
 // Responses of decoupled models, and errors of requests to them, do not wait for the answers to earlier requests.

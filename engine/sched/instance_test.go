@@ -301,7 +301,8 @@ func TestASlowerInstanceDoesNotSplitABatchThatWasDelayed_C004(t *testing.T) {
 		take, wait, _ := d.hold(1, 4, infer.Now())
 		d.mu.Unlock()
 		if take != tt.want || (wait > 0) != (take == 0) {
-			t.Errorf("a delay of %v, %v per row: it takes %d and waits %v; want %d", tt.delay, tt.each, take, wait, tt.want)
+			t.Errorf("a delay of %v, %v per row: it takes %d and waits %v; want %d", tt.delay, tt.each, take, wait,
+				tt.want)
 		}
 	}
 }
