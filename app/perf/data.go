@@ -3,6 +3,9 @@ package perf
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,6 +33,13 @@ type Step struct {
 type Data struct {
 	Streams [][]Step
 	Given   bool // by the user: a sequence then has the length of its stream unless SequenceOptions.Given
+}
+
+// Hash returns a text that is the same for the same data, also in another process.
+func (d *Data) Hash() string {
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode(d.Streams) // a hash takes everything
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Schedule returns the times of all steps after the begin. It fails if a step has none, or one below that of the step

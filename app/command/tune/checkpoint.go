@@ -26,6 +26,7 @@ type checkpointHead struct {
 	Rate    bool
 	Server  []string // options
 	Data    []string
+	Given   map[string]string `json:",omitempty"` // hashes of the inputs from files, by model
 	Inputs  perf.InputOptions
 }
 
@@ -42,11 +43,17 @@ func (o *options) openCheckpoint(t *tuner) (known map[string]tune.Measurement, k
 	}
 	head := checkpointHead{
 		Version: 1, Model: o.model, With: o.with, Configs: map[string]string{}, Files: map[string]string{},
+		Given: map[string]string{},
 		Batch: m.batch, Rate: t.rate, Server: t.serverOptions, Data: m.paths, Inputs: m.inputs,
 	}
 	for _, m := range t.models() {
 		head.Configs[m.name] = m.config
 		head.Files[m.name] = m.files()
+	}
+	for _, l := range t.loads {
+		if l.data.Given {
+			head.Given[l.model.Name] = l.data.Hash()
+		}
 	}
 	first, err := json.Marshal(head)
 	if err != nil {
@@ -82,8 +89,8 @@ func (o *options) openCheckpoint(t *tuner) (known map[string]tune.Measurement, k
 	}, nil
 }
 
-var errNotCheckpoint = errors.New("it is of another model, configuration, load or server, or files of a model have " +
-	"changed; name another file, or remove it")
+var errNotCheckpoint = errors.New("it is of another model, configuration, load or server, or files of a model or of " +
+	"the inputs have changed; name another file, or remove it")
 
 // readCheckpoint reads the measurements of a checkpoint whose head must be first. A last line without an end does not
 // count.

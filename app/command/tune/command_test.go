@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +14,12 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/perf"
 	"nereid/app/tune"
+	"nereid/engine/client"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
+	"nereid/engine/tensor"
 )
 
 // tuneRun searches with short measurements. The private servers are this test binary as the program.
@@ -507,4 +511,38 @@ func TestTuneCheckpoint(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestTuneCheckpointInputs_F035(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		given bool // not generated
+		value byte // of the second search
+		want  string
+	}{
+		{"the same inputs of a file", true, 1, ""},
+		{"a file whose inputs have changed", true, 2, "name another file"},
+		{"generated inputs are other ones each time", false, 2, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := parse([]string{"-m", "m", "--model-repository=r", "--checkpoint",
+				filepath.Join(t.TempDir(), "checkpoint")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := func(value byte) error {
+				data := &perf.Data{Given: tt.given, Streams: [][]perf.Step{{{Inputs: []client.Tensor{
+					{Name: "X", DataType: tensor.Uint8, Shape: []int64{1}, Data: []byte{value}}}}}}}
+				_, _, err := o.openCheckpoint(&tuner{loads: []modelLoad{{model: perf.Model{Name: "m"}, data: data}}})
+				return err
+			}
+			if err := open(1); err != nil {
+				t.Fatal(err)
+			}
+			err = open(tt.value)
+			if got := fmt.Sprint(err); (err != nil) != (tt.want != "") || !strings.Contains(got, tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
 }
