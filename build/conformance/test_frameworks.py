@@ -324,6 +324,8 @@ def test_parameters(server, model, name, output, factor):
     pytest.param("forest_regression", [[0, 1, 0], [0, 3, 0]], [[-1], [2]], id="a regression"),
     pytest.param("forest_classes", [[0, 1, 0], [0, 3, 0]], [[0], [0]], id="classes by a threshold"),
     pytest.param("forest_scores", [[0, 1, 0], [0, 3, 0]], [[0.26894143], [0.880797]], id="predict_proba"),
+    pytest.param("forest_both", [[0, 1, 0], [0, 3, 0]], [[0.7310586, 0.26894143], [0.119203, 0.880797]],
+                 id="predict_proba of both classes"),
     pytest.param("forest_lightgbm", [[1, 1], [4, 0]],
                  [[0.09003057, 0.24472848, 0.66524096], [0.66524096, 0.09003057, 0.24472848]],
                  id="LightGBM, completed from the file"),
@@ -439,6 +441,8 @@ def test_outputs_that_the_configuration_describes_wrongly_D061(server, model, er
                  "'INPUT_0' of the configuration is TYPE_FP32 [8], and in the graph it is float32 [16] "
                                   "a row", id="D070 another shape than OneFlow's"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
+    pytest.param("pair_forest", "the model has 1 values for a row: write TYPE_FP32 and dims: [ 1 ]",
+                 id="a forest with two outputs a row, without predict_proba"),
     pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]",
                  id="a forest with another number of features"),
 ])  # fmt: skip

@@ -500,10 +500,14 @@ def fil(root):
         ("forest_regression", "identity", "kRegressor", {}),
         ("forest_classes", "sigmoid", "kBinaryClf", {"output_class": "true", "threshold": "0.9"}),
         ("forest_scores", "sigmoid", "kBinaryClf", {"is_classifier": "true", "predict_proba": "true"}),
+        ("forest_both", "sigmoid", "kBinaryClf", {"is_classifier": "true", "predict_proba": "true"}),
     ):
         text = given + "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair
                                for pair in more.items())
-        forest(postprocessor, task).serialize(str(write(root / name, listed + text) / "1" / "checkpoint.tl"))
+        config = listed + text
+        if name == "forest_both":
+            config = config.replace("dims: [ 1 ]", "dims: [ 2 ]")
+        forest(postprocessor, task).serialize(str(write(root / name, config) / "1" / "checkpoint.tl"))
 
     folder = write(root / "forest_lightgbm",
                    'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
@@ -525,6 +529,8 @@ def fil(root):
     broken = write(root / "broken_forest",
                    'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
     (broken / "1" / "model.txt").write_text("no trees")
+    broken = write(root / "pair_forest", listed.replace("dims: [ 1 ]", "dims: [ 2 ]") + given)
+    forest("sigmoid", "kBinaryClf").serialize(str(broken / "1" / "checkpoint.tl"))
     broken = write(root / "wrong_forest", listed.replace("dims: [ 3 ]", "dims: [ 4 ]") + given)
     forest("identity", "kRegressor").serialize(str(broken / "1" / "checkpoint.tl"))
 

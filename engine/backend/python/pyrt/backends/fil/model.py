@@ -43,9 +43,12 @@ class TritonPythonModel(Framework):
                 "a forest has one input and one output, the configuration lists %d and %d; what each feature adds "
                 "(Shapley values) is not computed" % (len(self.inputs), len(self.outputs))
             )
+        width = _width(self._model, self._task)
+        if self._task.takes_both(width, self.outputs[0]["dims"]):
+            width, self._task.both = 2, True
         for tensor, width, what in (
             (self.inputs[0], self._model.num_feature, "features"),
-            (self.outputs[0], _width(self._model, self._task), "values for a row"),
+            (self.outputs[0], width, "values for a row"),
         ):
             dims = [int(d) for d in tensor["dims"]]
             if tensor["data_type"] != "TYPE_FP32" or dims not in ([width], [-1]):
@@ -79,8 +82,16 @@ class _Task:
         self.classifies = parameter(config, "is_classifier", boolean, parameter(config, "output_class", boolean, False))
         self.probabilities = parameter(config, "predict_proba", boolean, False)
         self.threshold = parameter(config, "threshold", float, 0.5)
+        self.both = False  # the output has the probabilities of both classes of a binary classifier
+
+    def takes_both(self, width, dims):
+        """Reports whether the output of a binary classifier has room for both classes. The model has only the
+        probability of the second one."""
+        return self.classifies and self.probabilities and width == 1 and [int(d) for d in dims] == [2]
 
     def answer(self, scores):
+        if self.both:
+            return np.concatenate([1 - scores, scores], axis=1)
         if not self.classifies or self.probabilities:
             return scores
         if scores.shape[1] == 1:
