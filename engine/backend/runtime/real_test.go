@@ -39,6 +39,12 @@ func real(t *testing.T, name string) *Backend {
 	})
 }
 
+// completed sets what the engine sets before a load.
+func completed(c *inferencepb.ModelConfig, backend, file string) *inferencepb.ModelConfig {
+	c.Backend, c.DefaultModelFilename = backend, file
+	return c
+}
+
 // folder makes a model's version from a folder of testdata.
 func folder(t *testing.T, from, to string) (model, version string) {
 	t.Helper()
@@ -59,13 +65,18 @@ func floats(name string, shape []int64, f func(i int) float32) tensor.Tensor {
 	return x
 }
 
+const addSubConfig = `max_batch_size: 8
+	input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
+		{ name: "INPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]
+	output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
+		{ name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]
+	`
+
 func addSub(t *testing.T, from, to string) backendtest.Model {
-	config := `max_batch_size: 8
-		input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
-			{ name: "INPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]
-		output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
-			{ name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]`
-	m := backendtest.Model{Name: "add_sub", Config: parse(t, config)}
+	m := backendtest.Model{Name: "add_sub", Config: completed(parse(t, addSubConfig), "tensorflow", to)}
+	if to == "" {
+		m.Config = completed(m.Config, "openvino", "model.xml")
+	}
 	m.ModelFolder, m.VersionFolder = folder(t, from, to)
 	m.Inputs = func(rows int, seed uint64) []tensor.Tensor {
 		shape := []int64{int64(rows), 16}
@@ -123,13 +134,59 @@ func TestRealRefusals(t *testing.T) {
 	})
 }
 
+// A device that is chosen among several computes the rows of each run, not those of the run before.
+func TestRealShapesChange(t *testing.T) {
+	b := real(t, "openvino")
+	for _, device := range []string{"CPU", "AUTO", "AUTO:GPU,CPU", "MULTI:CPU,GPU"} {
+		t.Run("D065 "+device, func(t *testing.T) {
+			m := addSub(t, filepath.Join("testdata", "add_sub_ir", "1"), "")
+			config := strings.ReplaceAll(strings.Replace(addSubConfig, "8", "0", 1), "[ 16 ]", "[ -1, 16 ]") +
+				parameters("TARGET_DEVICE", device, "RESHAPE_IO_LAYERS", "YES")
+			m.Config = completed(parse(t, config), "openvino", "model.xml")
+			s := backend.Spec{ModelName: "m", Version: 1, Config: m.Config, ModelFolder: m.ModelFolder,
+				VersionFolder: m.VersionFolder, Log: slog.New(slog.DiscardHandler)}
+			model, err := b.f.load(t.Context(), s, &processOptions{Library: b.find(t.Context())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0",
+				Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rows := range []int{1, 3, 2, 300, 200} { // the last two are not copied into a batch
+				r := infer.New()
+				r.Inputs, r.BatchSize = m.Inputs(rows, 7), 1
+				err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := r.Next(t.Context())
+				if err == nil {
+					err = resp.Err
+				}
+				if err == nil {
+					err = m.Check(r.Inputs, [][]tensor.Tensor{resp.Outputs})
+				}
+				if err != nil {
+					t.Errorf("%d rows: %v", rows, err)
+				}
+				resp.Release()
+			}
+			if err := errors.Join(inst.Close(), model.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // The memory of the process does not grow with the number of runs, also with texts and errors.
 func TestRealRunsDoNotLeak(t *testing.T) {
 	t.Run("D064 TensorFlow", func(t *testing.T) {
 		config := `max_batch_size: 8
 			input [ { name: "text" data_type: TYPE_STRING dims: [ 1 ] reshape { shape: [ ] } } ]
 			output [ { name: "shouted" data_type: TYPE_STRING dims: [ 1 ] reshape { shape: [ ] } } ]`
-		m := backendtest.Model{Config: parse(t, config)}
+		m := backendtest.Model{Config: completed(parse(t, config), "tensorflow", "model.savedmodel")}
 		m.ModelFolder, m.VersionFolder = folder(t, filepath.Join("savedmodel", "testdata", "upper"), "model.savedmodel")
 		good := []tensor.Tensor{{Name: "text", DataType: tensor.Bytes, Shape: []int64{2},
 			Data: tensor.AppendBytesElement(tensor.AppendBytesElement(nil, "ab"), strings.Repeat("y", 3000))}}

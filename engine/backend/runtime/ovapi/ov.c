@@ -227,6 +227,17 @@ char *nrd_ov_put(void *request, void *port, uint32_t type, const int64_t *shape,
   return error ? error : put(request, port, tensor);
 }
 
+char *nrd_ov_create(uint32_t type, const int64_t *shape, int rank, void **tensor, void **data) {
+  shape_t s = {rank, (int64_t *)shape};
+  char *error = failed(ov.tensor_create(type, s, tensor));
+  if (error) return error;
+  error = failed(ov.tensor_data(*tensor, data));
+  if (error) ov.tensor_free(*tensor);
+  return error;
+}
+
+char *nrd_ov_put_created(void *request, void *port, void *tensor) { return put(request, port, tensor); }
+
 char *nrd_ov_put_strings(void *request, void *port, const int64_t *shape, int rank, const char **texts, size_t n) {
   void *tensor = NULL;
   shape_t s = {rank, (int64_t *)shape};

@@ -50,6 +50,9 @@ void nrd_ov_free_request(void *request);
 
 // nrd_ov_put gives a request an input whose memory is the caller's, for as long as the request may run.
 char *nrd_ov_put(void *request, void *port, uint32_t type, const int64_t *shape, int rank, void *data);
+// nrd_ov_create makes an input with memory of its own, which is to be filled before nrd_ov_put_created takes it.
+char *nrd_ov_create(uint32_t type, const int64_t *shape, int rank, void **tensor, void **data);
+char *nrd_ov_put_created(void *request, void *port, void *tensor);
 char *nrd_ov_put_strings(void *request, void *port, const int64_t *shape, int rank, const char **texts, size_t n);
 char *nrd_ov_infer(void *request);
 char *nrd_ov_output_of(void *request, void *port, uint32_t string_type, nrd_ov_output *o);

@@ -183,6 +183,9 @@ type Property struct{ Key, Value string }
 type Compiled struct {
 	l *Library
 	c unsafe.Pointer
+	// fresh: inputs must not reuse memory. With several devices, the plugins AUTO and MULTI pass an input on to a
+	// device only if its address is another one than before, also if its shape has changed (OpenVINO 2026.4).
+	fresh bool
 }
 
 // Compile compiles the model for a device, by OpenVINO's name: "CPU", "GPU.0", "AUTO".
@@ -198,7 +201,7 @@ func (m *Model) Compile(device string, properties []Property) (*Compiled, error)
 		defer C.free(unsafe.Pointer(keys[i]))
 		defer C.free(unsafe.Pointer(values[i]))
 	}
-	c := &Compiled{l: m.l}
+	c := &Compiled{l: m.l, fresh: strings.HasPrefix(device, "AUTO") || strings.HasPrefix(device, "MULTI")}
 	if err := check(C.nrd_ov_compile(m.l.core, m.c, name, &keys[0], &values[0], C.size_t(len(properties)),
 		&c.c)); err != nil {
 		return nil, err

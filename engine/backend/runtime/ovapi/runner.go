@@ -38,6 +38,7 @@ type Runner struct {
 	outputs []C.nrd_ov_output
 	wanted  []int
 	pin     runtime.Pinner
+	fresh   bool // every input gets memory of its own, see Compile
 }
 
 // scratch is memory that an input's parts are put together in.
@@ -65,7 +66,8 @@ func (s *scratch) free() {
 
 // NewRunner prepares runs with these inputs and outputs of the model, by any of their names.
 func (c *Compiled) NewRunner(inputs, outputs []string) (*Runner, error) {
-	r := &Runner{l: c.l, scratch: make([]scratch, len(inputs)), outputs: make([]C.nrd_ov_output, len(outputs)+1)}
+	r := &Runner{l: c.l, scratch: make([]scratch, len(inputs)), outputs: make([]C.nrd_ov_output, len(outputs)+1),
+		fresh: c.fresh}
 	err := check(C.nrd_ov_request(c.c, &r.request))
 	for i := 0; i < len(inputs)+len(outputs) && err == nil; i++ {
 		if i < len(inputs) {
@@ -124,6 +126,9 @@ func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	if have != size {
 		return status.Errorf(status.InvalidArg, "%d bytes for shape %s", have, tensor.FormatShape(shape))
 	}
+	if r.fresh && size > 0 {
+		return r.putCopy(p, dims[:len(shape):len(dims)], size, parts)
+	}
 	var data unsafe.Pointer
 	if len(parts) == 1 && size >= inPlace && uintptr(unsafe.Pointer(&parts[0][0]))%uintptr(p.dt.Size()) == 0 {
 		data = unsafe.Pointer(&parts[0][0])
@@ -132,13 +137,27 @@ func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 		if data, err = r.scratch[i].get(size); err != nil {
 			return err
 		}
-		at := 0
-		to := unsafe.Slice((*byte)(data), size)
-		for _, b := range parts {
-			at += copy(to[at:], b)
-		}
+		gather(unsafe.Slice((*byte)(data), size), parts)
 	}
 	return check(C.nrd_ov_put(r.request, p.c, C.uint32_t(r.l.types.code[p.dt]), &dims[0], C.int(len(shape)), data))
+}
+
+// putCopy sets an input to a tensor whose memory is OpenVINO's: it stays as long as a device holds the tensor.
+func (r *Runner) putCopy(p port, dims []C.int64_t, size int, parts [][]byte) error {
+	var t, data unsafe.Pointer
+	if err := check(C.nrd_ov_create(C.uint32_t(r.l.types.code[p.dt]), unsafe.SliceData(dims), C.int(len(dims)), &t,
+		&data)); err != nil {
+		return err
+	}
+	gather(unsafe.Slice((*byte)(data), size), parts)
+	return check(C.nrd_ov_put_created(r.request, p.c, t))
+}
+
+func gather(to []byte, parts [][]byte) {
+	at := 0
+	for _, b := range parts {
+		at += copy(to[at:], b)
+	}
 }
 
 // putStrings sets an input of strings, which cannot have zero bytes: the C API takes C strings.
