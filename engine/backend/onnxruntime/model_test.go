@@ -426,6 +426,21 @@ func TestRefuses_C097(t *testing.T) {
 	)
 }
 
+// The warning names the model, so that it can be found among the warnings of other models.
+func TestOutputsThatAreNoTensorsAreLeftOutWithAWarning_D020(t *testing.T) {
+	var log bytes.Buffer
+	s := sample(t, "sequence", &inferencepb.ModelConfig{Backend: "onnxruntime"})
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	sig, err := open(t).Signature(t.Context(), s)
+	if err != nil || len(sig.Outputs) != 1 || sig.Outputs[0].Name != "y" {
+		t.Fatalf("Signature = %+v, %v; want the output y alone", sig, err)
+	}
+	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, " model=sequence ") ||
+		!strings.Contains(got, "ONNX_TYPE_SEQUENCE") {
+		t.Errorf("the log is %q; want a warning with the model and the type", got)
+	}
+}
+
 // TestModelFolder checks that model.onnx may be a folder with the model and its external data.
 func TestModelFolder_A008(t *testing.T) {
 	folder := t.TempDir()

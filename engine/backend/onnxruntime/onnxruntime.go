@@ -220,7 +220,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if err != nil {
 		return nil, err
 	}
-	return sig.public(s.Log)
+	return sig.public(s)
 }
 
 // Load implements backend.Backend.

@@ -1,7 +1,6 @@
 package onnxruntime
 
 import (
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -35,7 +34,7 @@ func readSignature(s *capi.Session) (*signature, error) {
 }
 
 // public returns the signature for completing a configuration. Outputs that cannot be served are left out.
-func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
+func (sig *signature) public(s backend.Spec) (*modelconfig.Signature, error) {
 	p := &modelconfig.Signature{Platform: "onnxruntime_onnx", Backend: "onnxruntime"}
 	for i := range sig.inputs {
 		io := &sig.inputs[i]
@@ -61,7 +60,8 @@ func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
 		return nil, status.New(status.Unsupported, strings.Join(omitted, " "))
 	}
 	for _, why := range omitted {
-		log.Warn("output left out of the model's signature", "reason", why)
+		s.Log.Warn("output left out of the model's signature", "model", s.ModelName, "version", s.Version,
+			"reason", why)
 	}
 	return p, nil
 }
