@@ -166,9 +166,10 @@ func (c *Config) cacheSize(v, other string) error {
 	if c.ResponseCache.Redis != nil || c.ResponseCache.Library != "" {
 		return errors.New("the response cache is in a redis server or a library already; leave one of the two out")
 	}
-	n, err := strconv.ParseInt(v, 10, 46)
-	if err != nil || n <= 0 {
-		return fmt.Errorf("size %q is not a number of bytes over 0", v)
+	const most = 32<<40 - 1
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n <= 0 || n > most {
+		return fmt.Errorf("size %q is not a number of bytes from 1 to %d", v, int64(most))
 	}
 	c.ResponseCache.Size = n
 	return nil

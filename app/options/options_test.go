@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -749,6 +750,17 @@ func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
 		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil ||
 			!strings.Contains(err.Error(), "leave one of the two out") {
 			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+func TestSizesOfTheCacheHaveBounds_C079(t *testing.T) {
+	for size, ok := range map[string]bool{"1": true, "35184372088831": true, "35184372088832": false, "0": false,
+		"-1": false, "1MiB": false} {
+		_, err := Load(false, []string{"--cache-config=local,size=" + size, "--data-dir=" + t.TempDir()}, none)
+		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(),
+			"size "+strconv.Quote(size)+" is not a number of bytes from 1 to 35184372088831") {
+			t.Errorf("size=%s: %v", size, err)
 		}
 	}
 }
