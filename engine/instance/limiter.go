@@ -24,9 +24,9 @@ type Resource struct {
 }
 
 // Limiter is the rate limiter of a server: instances execute at the same time as far as there are resources for them.
-// Waiting instances get weighted turns: one of priority 2 gets half the turns of one of priority 1. No instance
-// overtakes another that waits for a resource which both need, so none waits forever. It starts no goroutine and is
-// safe for concurrent use.
+// Instances that wait for a resource get weighted turns: one of priority 2 gets half the turns of one of priority 1.
+// No instance overtakes another that waits for a resource which both need, so none waits forever. It starts no
+// goroutine and is safe for concurrent use.
 type Limiter struct {
 	explicit []Resource
 
@@ -34,7 +34,6 @@ type Limiter struct {
 	slots     map[*Slot]bool // guarded by mu, as is all below
 	resources map[resourceKey]*resource
 	waiting   []*Slot // by turn; of equal turns the higher priority is first
-	now       uint64  // the turn of the latest execution
 	seq       uint64
 }
 
@@ -45,7 +44,8 @@ type resourceKey struct {
 
 type resource struct {
 	limit, used uint32
-	wanted      bool // by an instance that waits and comes first; only inside dispatch
+	now         uint64 // at least the turn of the latest execution
+	wanted      bool   // by an instance that waits and comes first; only inside dispatch
 }
 
 // Slot is an instance's place in the limiter. Acquire, Renew and Release are called by one goroutine, in turn.
@@ -87,8 +87,8 @@ func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, erro
 		delete(l.slots, s)
 		return nil, err
 	}
-	s.next = l.now + s.priority // as after a turn
 	l.set(limits)
+	s.next = s.now() + s.priority // as after a turn
 	return s, nil
 }
 
@@ -230,9 +230,22 @@ func (s *Slot) Renew() bool {
 	return s.held
 }
 
-// await lets an instance wait for its turn. l.mu is held.
+// now returns the largest turn of the resources that the instance needs. l.mu is held.
+func (s *Slot) now() (turn uint64) {
+	for key := range s.need {
+		turn = max(turn, s.l.resources[key].now)
+	}
+	return turn
+}
+
+// await lets an instance wait for its turn. The turns of its resources become equal first: otherwise those that need
+// one of fewer turns would come before it until these are made up for. l.mu is held.
 func (l *Limiter) await(s *Slot) {
-	s.turn = max(s.next, l.now)
+	now := s.now()
+	for key := range s.need {
+		l.resources[key].now = now
+	}
+	s.turn = max(s.next, now)
 	l.seq++
 	s.seq = l.seq
 	at, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *Slot) int {
@@ -265,9 +278,10 @@ func (l *Limiter) dispatch() {
 			return false
 		}
 		for key, n := range s.need {
-			l.resources[key].used += n
+			r := l.resources[key]
+			r.used += n
+			r.now = max(r.now, s.turn)
 		}
-		l.now = max(l.now, s.turn)
 		s.grant <- struct{}{}
 		return true
 	})

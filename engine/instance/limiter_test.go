@@ -191,6 +191,43 @@ func TestRateLimiterPriorities(t *testing.T) {
 			t.Errorf("turns %v, want 733 and 367 or so", turns)
 		}
 	})
+	for name, other := range map[string]*inferencepb.ModelRateLimiter{
+		"C074 C076 beside one that needs nothing":  limits(9),
+		"C074 C076 beside one of another resource": limits(9, local("Q", 1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			turns := takeTurns(t,
+				[]*inferencepb.ModelRateLimiter{limits(1, local("R", 1)), limits(4, local("R", 1)), other})
+			if turns[0] < 875 || turns[0] > 885 || turns[2] < 1099 {
+				t.Errorf("turns %v, want 880, 220 and 1100 or so", turns)
+			}
+		})
+	}
+	t.Run("C074 an instance of two resources does not wait until both have had as many turns", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := NewLimiter(nil)
+			old, _ := l.Join(limits(9, local("Q", 1)), 0)
+			for range 1000 {
+				_ = old.Acquire(t.Context(), nil)
+				old.Renew()
+				old.Release()
+			}
+			both, _ := l.Join(limits(1, local("Q", 1), local("R", 1)), 0)
+			other, _ := l.Join(limits(1, local("R", 1)), 0)
+			if err := other.Acquire(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _ = both.Acquire(t.Context(), nil) }()
+			synctest.Wait()
+			n := 0
+			for other.Renew() {
+				n++
+			}
+			if n > 3 {
+				t.Errorf("the other one ran %d times before it", n)
+			}
+		})
+	})
 	t.Run("C074 an instance that needs much is not overtaken by those that need little", func(t *testing.T) {
 		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(1, local("R", 4)), limits(1, local("R", 1)),
 			limits(1, local("R", 1)), limits(1, local("R", 1))})
