@@ -121,7 +121,7 @@ def test_F049_responses_of_a_decoupled_model_are_printed_as_they_come(tmp_path):
     (tmp_path / "models/count/1").mkdir(parents=True)
     (tmp_path / "models/count/config.pbtxt").write_text(COUNT_CONFIG)
     (tmp_path / "models/count/1/model.py").write_text(COUNT)
-    with Server(tmp_path / "models", tmp_path / "server") as s:
+    with Server(tmp_path / "models", tmp_path / "server", "--http-restricted-api=model-config:key=value") as s:
         lines = run(s, "infer", "count", "-i", "n=3", "--json", "--id=7").splitlines()
         assert [json.loads(line)["outputs"] for line in lines] == [
             [{"name": "y", "datatype": "INT32", "shape": [1], "data": [n]}] for n in range(3)]

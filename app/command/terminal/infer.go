@@ -81,10 +81,10 @@ func (o *inferOptions) run(ctx context.Context, s *session, model string) error 
 	if err != nil {
 		return err
 	}
-	if s.decoupled(ctx, r) {
+	resp, err := s.inferOnce(ctx, c, r)
+	if resp == nil && err == nil {
 		return s.printStream(ctx, c, r, files)
 	}
-	resp, err := c.Infer(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,18 @@ func (o *inferOptions) run(ctx context.Context, s *session, model string) error 
 	return s.printResponse(resp, files)
 }
 
-// decoupled reports whether the model of a request is decoupled. Servers that tell no configurations have no such
-// models.
-func (s *session) decoupled(ctx context.Context, r *client.Request) bool {
+// inferOnce returns the response of a model that is not decoupled, and nil for one that is. A server may refuse to tell
+// configurations; then only its refusal of the request says so.
+func (s *session) inferOnce(ctx context.Context, c *client.HTTP, r *client.Request) (*client.Response, error) {
 	cfg, err := s.client.ModelConfig(ctx, r.Model, r.Version)
-	return err == nil && cfg.GetModelTransactionPolicy().GetDecoupled()
+	if err == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
+		return nil, nil
+	}
+	resp, err := c.Infer(ctx, r)
+	if e, ok := errors.AsType[*client.Error](err); ok && strings.Contains(e.Message, "decoupled transaction policy") {
+		return nil, nil
+	}
+	return resp, err
 }
 
 // printStream sends a request to a decoupled model and prints each response when it comes. The error of one response is
