@@ -35,7 +35,8 @@ func (s *server) openConsole() error {
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
 		Memory: f.memory, Refusals: f.refusals, Requests: s.requests, Capture: s.capture, LogControl: s.logControl,
 		Alerts: s.alerts, Webhook: s.webhook,
-		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
+		Repositories: e.Repositories, Namespaces: e.Namespaces, ConfigName: e.ConfigName, DataDir: s.data.Path,
+		HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
 			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Libraries: s.backends.Libraries.Names,

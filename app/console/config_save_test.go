@@ -81,6 +81,31 @@ func TestOutcomesOfChangesThatACrashCutShortAreSettledAtTheStart_B23(t *testing.
 	}
 }
 
+// With --model-config-name the configuration that counts is the one that is shown and saved.
+func TestTheConfigurationThatCountsIsSaved_A027(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) { o.ConfigName = "gpu" })
+	was := map[string]string{"ready/config.pbtxt": "# ready\n", "ready/configs/gpu.pbtxt": "# ready, gpu\n",
+		"other/config.pbtxt": "# other\n"}
+	for file, text := range was {
+		r.Write(file, text)
+	}
+	r.Write("other/1/model.onnx", "good")
+	for model, file := range map[string]string{"ready": "ready/configs/gpu.pbtxt", "other": "other/config.pbtxt"} {
+		m := get[api.ModelDetail](r, 200, "GET", "/api/models/"+model, nil)
+		if m.ConfigText != was[file] || m.ConfigPath != filepath.Join(r.Repo, file) {
+			t.Errorf("%s: %q of %s is shown, want that of %s", model, m.ConfigText, m.ConfigPath, file)
+		}
+		was[file] = "# saved\n"
+		get[api.SaveResult](r, 200, "PUT", "/api/models/"+model+"/config",
+			api.SaveConfig{BaseRevision: m.Revision, Text: was[file]})
+	}
+	for file, want := range was {
+		if b, err := os.ReadFile(filepath.Join(r.Repo, file)); err != nil || string(b) != want {
+			t.Errorf("%s has %q, %v; want %q", file, b, err, want)
+		}
+	}
+}
+
 func TestConfigSaveReloadAndUndo(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	one := "max_batch_size: 8\n"

@@ -75,6 +75,7 @@ type Options struct {
 
 	Repositories []string // absolute paths, or addresses; the first takes imports that name none
 	Namespaces   bool     // models are known by their repository and name; see repo.Key
+	ConfigName   string   // of --model-config-name
 	DataDir      string   // absolute path, for staged imports and the trash
 
 	// Check has the backends, the GPUs and how configurations are completed. Its Log is set by New.
@@ -181,7 +182,7 @@ func (c *Console) connect(o *Options) (err error) {
 	c.history = &history.Handler{Store: o.Store, Recorder: o.Recorder, Streams: c.streams,
 		Refusals: o.Refusals}
 	c.catalog = catalog.New(catalog.Options{Engine: o.Engine, Repositories: o.Repositories, Namespaces: o.Namespaces,
-		Recent: c.history.Recent, Installing: func(model string) bool {
+		ConfigName: o.ConfigName, Recent: c.history.Recent, Installing: func(model string) bool {
 			if o.Environment == nil {
 				return false
 			}

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -372,11 +373,8 @@ func changed(info fs.FileInfo) int64 {
 
 // findConfig returns the path of a model folder's configuration, "" if there is none.
 func findConfig(folder, configName string, entries []fs.DirEntry) string {
-	if configName != "" {
-		p := filepath.Join(folder, "configs", configName+".pbtxt")
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			return p
-		}
+	if p := variant(folder, configName); p != "" {
+		return p
 	}
 	for _, e := range entries {
 		if e.Name() != ConfigName {
@@ -388,6 +386,23 @@ func findConfig(folder, configName string, entries []fs.DirEntry) string {
 		}
 	}
 	return ""
+}
+
+// variant returns the path of a model folder's configs/<configName>.pbtxt, "" if there is none.
+func variant(folder, configName string) string {
+	if configName == "" {
+		return ""
+	}
+	p := filepath.Join(folder, "configs", configName+".pbtxt")
+	if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return p
+}
+
+// ConfigPath returns the path of the configuration that counts in a model folder; the file need not exist.
+func ConfigPath(folder, configName string) string {
+	return cmp.Or(variant(folder, configName), filepath.Join(folder, ConfigName))
 }
 
 // maxDepth limits the nesting of folders below a model, because links can form a loop.

@@ -35,7 +35,7 @@ type Model struct {
 	Repository string `json:"repository"`
 	// Folder is the path of the model's folder.
 	Folder string `json:"folder"`
-	// ConfigPath is the path of config.pbtxt; the file need not exist (ConfigExists).
+	// ConfigPath is the path of the configuration file, which need not exist (ConfigExists).
 	ConfigPath   string `json:"configPath"`
 	ConfigExists bool   `json:"configExists"`
 	// MemoryBytes is what its loaded versions take of the machine's memory, as measured last; 0 when nothing was.
@@ -116,9 +116,9 @@ type Recent struct {
 // ModelDetail answers GET /api/models/{name}.
 type ModelDetail struct {
 	Model
-	// ConfigText is the file config.pbtxt as it is on disk now; empty when there is none.
+	// ConfigText is the file at ConfigPath as it is on disk now; empty when there is none.
 	ConfigText string `json:"configText"`
-	// RunningText is config.pbtxt as it was read by the load that now serves; empty when not loaded.
+	// RunningText is the configuration file as it was read by the load that now serves; empty when not loaded.
 	RunningText string `json:"runningText"`
 	// CompletedText is the configuration with everything that the model file and the defaults add, as pbtxt.
 	CompletedText string `json:"completedText"`

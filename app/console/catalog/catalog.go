@@ -21,6 +21,8 @@ type Options struct {
 	Repositories []string
 	// Namespaces: models are known by their repository and name; see repo.Key.
 	Namespaces bool
+	// ConfigName: configs/<ConfigName>.pbtxt of a model counts in place of config.pbtxt, where there is one.
+	ConfigName string
 	// Recent returns the last minute of a version.
 	Recent func(model string, version int64) api.Recent
 	// Installing reports whether packages for a model are being installed; nil: they never are.
@@ -79,7 +81,8 @@ func (c *Catalog) Find(name string) (Model, error) {
 	st.Name = name
 	m := Model{Name: name, Status: st}
 	if Remote(st.Repository) {
-		return m, m.findCopy()
+		err := c.findCopy(&m)
+		return m, err
 	}
 	if err := c.findFolder(&m); err != nil {
 		return m, err
@@ -146,7 +149,7 @@ func (c *Catalog) findFolder(m *Model) error {
 	for _, root := range roots {
 		folder := filepath.Join(root, plain)
 		if isFolder(folder) {
-			m.Repository, m.Folder, m.ConfigPath = root, folder, filepath.Join(folder, repo.ConfigName)
+			m.Repository, m.Folder, m.ConfigPath = root, folder, repo.ConfigPath(folder, c.ConfigName)
 			return m.readConfig()
 		}
 	}

@@ -25,14 +25,14 @@ type Model struct {
 	Status     lifecycle.ModelStatus // as the engine sees it; only the name is set if the engine does not know it
 	Repository string
 	Folder     string  // "" if there is none
-	ConfigPath string  // of config.pbtxt, whether it exists or not
-	Text       *string // of config.pbtxt; nil: there is no such file
+	ConfigPath string  // of the configuration file, whether it exists or not
+	Text       *string // of that file; nil: there is none
 	Copied     bool    // Folder is the copy of a model in a remote repository
 }
 
 // findCopy finds the local copy of a model in a remote repository. Without a copy there is no folder.
-func (m *Model) findCopy() error {
-	m.Repository, m.Copied, m.ConfigPath = m.Status.Repository, true, filepath.Join(m.Status.Folder, repo.ConfigName)
+func (c *Catalog) findCopy(m *Model) error {
+	m.Repository, m.Copied, m.ConfigPath = m.Status.Repository, true, repo.ConfigPath(m.Status.Folder, c.ConfigName)
 	if !isFolder(m.Status.Folder) {
 		return nil
 	}

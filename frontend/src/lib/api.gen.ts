@@ -1464,7 +1464,7 @@ export interface Model {
   repository: string;
   /** Folder is the path of the model's folder. */
   folder: string;
-  /** ConfigPath is the path of config.pbtxt; the file need not exist (ConfigExists). */
+  /** ConfigPath is the path of the configuration file, which need not exist (ConfigExists). */
   configPath: string;
   configExists: boolean;
   /** MemoryBytes is what its loaded versions take of the machine's memory, as measured last; 0 when nothing was. */
@@ -1537,9 +1537,9 @@ export interface Recent {
 
 /** ModelDetail answers GET /api/models/{name}. */
 export interface ModelDetail extends Model {
-  /** ConfigText is the file config.pbtxt as it is on disk now; empty when there is none. */
+  /** ConfigText is the file at ConfigPath as it is on disk now; empty when there is none. */
   configText: string;
-  /** RunningText is config.pbtxt as it was read by the load that now serves; empty when not loaded. */
+  /** RunningText is the configuration file as it was read by the load that now serves; empty when not loaded. */
   runningText: string;
   /** CompletedText is the configuration with everything that the model file and the defaults add, as pbtxt. */
   completedText: string;
