@@ -16,6 +16,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/infer"
+	"nereid/engine/lifecycle"
 	"nereid/engine/tensor"
 )
 
@@ -73,6 +74,7 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	root := t.TempDir()
 	for name, cfg := range map[string]string{
 		"part": `backend: "adder"` + adderPorts, "ens": over("part", on), "outer": over("ens", on),
+		"alone": over("other", on), "other": `backend: "adder"` + adderPorts,
 		"plain":       over("part", ""),
 		"stream":      `backend: "adder" model_transaction_policy { decoupled: true }` + adderPorts,
 		"over_stream": over("stream", on+` model_transaction_policy { decoupled: false }`),
@@ -196,5 +198,35 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 		}
 		close(stop)
 		wg.Wait()
+	})
+	t.Run("C050 a step's model that becomes decoupled", func(t *testing.T) {
+		ensembles := []string{"ens", "outer", "alone"}
+		change := func(more string, n int) {
+			t.Helper()
+			for _, model := range []string{"part", "other"} {
+				write(t, root+"/"+model+"/config.pbtxt", `backend: "adder"`+adderPorts+more)
+				write(t, root+"/"+model+"/1/value", fmt.Sprint(n))
+				if err := e.LoadModel(t.Context(), model, engine.LoadParameters{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, model := range ensembles {
+			ask(model, 1)
+		}
+		change(`model_transaction_policy { decoupled: true }`, 50)
+		for _, model := range ensembles {
+			m, _ := e.Model(model)
+			if v := m.Versions[0]; v.State == lifecycle.Ready ||
+				!strings.Contains(v.Reason, "does not currently support") {
+				t.Errorf("%s serves responses of the model before: %v, %q", model, v.State, v.Reason)
+			}
+		}
+		change("", 60)
+		for _, model := range ensembles {
+			if got := ask(model, 1); got != 61 {
+				t.Errorf("%s: %d after the model was as before, want 61", model, got)
+			}
+		}
 	})
 }

@@ -14,12 +14,12 @@ import (
 // dependents brings ensembles in line with the models of their steps after a change of these.
 type dependents struct {
 	m *Manager
-	// reloaded holds the ensembles that were reloaded for the change: one that fails is not tried again for each way
-	// that leads to it.
-	reloaded map[string]bool
+	// reloaded holds the ensembles that were reloaded for the change, with the outcome: one that fails is not tried
+	// again for each way that leads to it.
+	reloaded map[string]error
 }
 
-func dependentsOf(m *Manager) *dependents { return &dependents{m, map[string]bool{}} }
+func dependentsOf(m *Manager) *dependents { return &dependents{m, map[string]error{}} }
 
 // change runs a load of a model, and then brings the ensembles that it is a step of in line with it.
 func (d *dependents) change(key string, load func(*operation) (kept bool, err error)) error {
@@ -75,8 +75,13 @@ func (d *dependents) check(key string) {
 	}
 	if d.moved(e) || d.switched(e) {
 		e.op.Unlock()
-		d.reload(key)
-		return
+		if d.reload(key) == nil {
+			return
+		}
+		// What was loaded before goes on serving, and may not fit the models of its steps.
+		if e = m.lock(key, false); e == nil {
+			return
+		}
 	}
 	m.mu.Lock()
 	models, wanted, over := e.models(), e.wanted && !m.closed, e.override
@@ -99,7 +104,7 @@ func (d *dependents) check(key string) {
 	case len(models) > 0: // ensembles that it is a step of are to be checked too
 		d.update(key, "")
 	case over == nil:
-		d.reload(key)
+		_ = d.reload(key)
 	}
 }
 
@@ -133,14 +138,15 @@ func (d *dependents) switched(e *entry) bool {
 	return err == nil && decoupled != cfg.GetModelTransactionPolicy().GetDecoupled()
 }
 
-// reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the
-// events.
-func (d *dependents) reload(key string) {
-	if d.reloaded[key] {
-		return
+// reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is also in the index and
+// the events. Of a reload that is under way it is nil.
+func (d *dependents) reload(key string) error {
+	if err, ok := d.reloaded[key]; ok {
+		return err
 	}
-	d.reloaded[key] = true
-	_ = d.change(key, func(o *operation) (bool, error) { return o.reloadEnsemble(key) })
+	d.reloaded[key] = nil
+	d.reloaded[key] = d.change(key, func(o *operation) (bool, error) { return o.reloadEnsemble(key) })
+	return d.reloaded[key]
 }
 
 // loadSteps loads the models of an ensemble's steps as they are in the repository now. Their failures show when the

@@ -132,6 +132,11 @@ func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup
 		if err != nil {
 			return err
 		}
+		if part.GetModelTransactionPolicy().GetDecoupled() {
+			return status.Errorf(status.InvalidArg,
+				"Response Cache does not currently support model %s with 'decoupled' transaction policy, which is "+
+					"that of its step '%s'. Please disable the response cache.", name, s.GetModelName())
+		}
 		if part.GetSequenceBatching() != nil {
 			return status.Errorf(status.InvalidArg,
 				"the response cache cannot serve ensemble '%s': model '%s' has sequence_batching; turn response_cache "+
