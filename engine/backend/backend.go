@@ -265,6 +265,13 @@ type Series interface {
 	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error)
 }
 
+// Intermittent is an Instance that cannot execute at times, for example while its process is restarted.
+type Intermittent interface {
+	// Down returns nil if the instance can execute now, else a channel that is closed when that may have changed. It
+	// must not block. It is safe for concurrent use.
+	Down() <-chan struct{}
+}
+
 // GPUUser is a backend that may run instances on GPUs.
 type GPUUser interface {
 	// UsesGPUs reports whether it can, as it is set up now. If not, a model that does not name a kind of device runs on

@@ -36,7 +36,7 @@ func (s *Set) Inline(r *infer.Request) bool {
 		return false
 	}
 	for _, run := range *runs {
-		if !run.turn.TryLock() {
+		if len(*runs) > 1 && run.down() != nil || !run.turn.TryLock() {
 			continue
 		}
 		// If it is not known yet how long executions take, and this one is long, the scheduler could give the instance
@@ -58,10 +58,15 @@ func (s *Set) Inline(r *infer.Request) bool {
 	return false
 }
 
-// acquire returns a run with its turn, for a batch that the goroutine of r has. That is r, unless it executes a request
-// inline, which the scheduler does not see: then it is another one that is free. The inline request may have made the
-// request of the batch, and would wait for itself.
-func (s *Set) acquire(r *run) *run {
+// acquire returns a run with its turn, for a batch b that the goroutine of r has. That is r, unless it executes a
+// request inline, which the scheduler does not see: then it is another one that is free. The inline request may have
+// made the request of the batch, and would wait for itself. It is also another one if r cannot execute.
+func (s *Set) acquire(r *run, b *infer.Batch) *run {
+	if r.down() != nil && s.mayMove() {
+		if other := s.replace(r, !nested(b)); other != nil {
+			return other
+		}
+	}
 	if r.turn.TryLock() {
 		return r
 	}
@@ -74,7 +79,7 @@ func (s *Set) acquire(r *run) *run {
 			return r
 		}
 		for _, other := range *s.current.Load() {
-			if !other.turn.TryLock() {
+			if other.down() != nil && !nested(b) || !other.turn.TryLock() {
 				continue
 			}
 			if !other.turn.closed {

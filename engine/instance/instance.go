@@ -62,6 +62,8 @@ type run struct {
 	ctx   context.Context // of its executions
 	turn  turn
 	slots slots // which it holds while it executes
+
+	intermittent backend.Intermittent // inst; nil: it can always execute
 }
 
 // Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is
@@ -105,6 +107,7 @@ func (s *Set) begin(made []*run) {
 		ctx, stop := context.WithCancel(context.Background())
 		r.leave, r.stop = leave, stop
 		r.ctx = ctx
+		r.intermittent, _ = r.inst.(backend.Intermittent)
 		if bound, ok := s.o.Batcher.(sched.Binder); ok && !r.place.Passive {
 			bound.Attach(r.id)
 		}
@@ -211,12 +214,19 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	slice := newSlice(&s.o)
 	defer slice.free()
 	for pull.Err() == nil { // Next looks only when it waits, and may never wait
+		if r.down() != nil {
+			if gate != nil && gate.Passed {
+				gate.Passed = false
+				r.slots.release()
+			}
+			s.leaveToOthers(pull, r)
+		}
 		b, err := s.o.Batcher.Next(pull, r.id, gate)
 		if err != nil {
 			break // closed and empty, or the instance is removed
 		}
 		if b != nil {
-			on := s.acquire(r)
+			on := s.acquire(r, b)
 			if on != r || series == nil || !series.execute(ctx, b) {
 				slice.begin()
 				n := len(b.Requests) // the batch ends with its execution

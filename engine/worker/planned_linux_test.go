@@ -137,3 +137,32 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 		}
 	})
 }
+
+// A supervisor is down from the end of its process until another one runs.
+func TestSupervisorIsDownWithoutAProcess_D056(t *testing.T) {
+	hold := make(chan struct{})
+	_, s, events, _ := killedRig(t, func(_ context.Context, start func() (*Worker, error)) (*Worker, error) {
+		<-hold
+		return start()
+	})
+	if s.Down() != nil {
+		t.Error("down with a process")
+	}
+	if err := unix.Kill(s.Worker().PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-events; why == nil {
+		t.Error("no reason")
+	}
+	changed := s.Down()
+	if changed == nil {
+		t.Error("not down without a process")
+	}
+	close(hold)
+	if changed != nil {
+		<-changed
+	}
+	if why := <-events; why != nil || s.Down() != nil {
+		t.Errorf("down with another process: %v", why)
+	}
+}

@@ -273,6 +273,16 @@ func (s *Supervisor) State() State {
 	return s.state
 }
 
+// Down returns nil if a worker runs, else a channel that is closed at the next change; see backend.Intermittent.
+func (s *Supervisor) Down() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Err == nil {
+		return nil
+	}
+	return s.changed
+}
+
 // keepOutput keeps the last output of a worker that has ended.
 func (s *Supervisor) keepOutput(w *Worker) {
 	lines := w.output.Lines()

@@ -1,0 +1,207 @@
+package instance
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/sched"
+	"nereid/engine/status"
+)
+
+// mortal is a model whose instances can be down. One that is down fails its batches.
+type mortal struct {
+	*fake
+	mu      sync.Mutex
+	down    map[string]chan struct{} // guarded by mu
+	ran     map[string]int           // guarded by mu: requests that an instance has executed
+	started chan string              // not nil: an instance sends its name and waits for finish
+	finish  chan struct{}
+}
+
+func newMortal() *mortal {
+	return &mortal{fake: &fake{}, down: map[string]chan struct{}{}, ran: map[string]int{}}
+}
+
+func (m *mortal) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	i, err := m.fake.NewInstance(ctx, p)
+	return &mortalInstance{i, m, p.Name}, err
+}
+
+// set takes an instance down, or brings it back.
+func (m *mortal) set(name string, down bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.down[name]; c != nil {
+		close(c)
+		delete(m.down, name)
+	}
+	if down {
+		m.down[name] = make(chan struct{})
+	}
+}
+
+func (m *mortal) count(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ran[name]
+}
+
+type mortalInstance struct {
+	backend.Instance
+	m    *mortal
+	name string
+}
+
+func (i *mortalInstance) Down() <-chan struct{} {
+	i.m.mu.Lock()
+	defer i.m.mu.Unlock()
+	return i.m.down[i.name] // nil if there is none
+}
+
+func (i *mortalInstance) Execute(_ context.Context, b *infer.Batch) error {
+	if i.Down() != nil {
+		return status.New(status.Unavailable, i.name+" is down")
+	}
+	i.m.mu.Lock()
+	i.m.ran[i.name] += len(b.Requests)
+	i.m.mu.Unlock()
+	if i.m.started != nil {
+		i.m.started <- i.name
+		<-i.m.finish
+	}
+	return answer(b)
+}
+
+// entered tells when an instance asks for a batch.
+type entered struct {
+	sched.Batcher
+	in chan struct{}
+}
+
+func (e *entered) Next(ctx context.Context, inst sched.InstanceID, gate *sched.Gate) (*infer.Batch, error) {
+	select {
+	case e.in <- struct{}{}:
+	default: // nobody waits for so many
+	}
+	return e.Batcher.Next(ctx, inst, gate)
+}
+
+func startMortal(t *testing.T, m *mortal, names ...string) (Options, *Set) {
+	t.Helper()
+	o := options(m.fake, names...)
+	o.Model = m
+	e := &entered{sched.NewDynamic(sched.Policy{MaxBatchSize: 1}), make(chan struct{}, len(names))}
+	o.Batcher = e
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.Batcher.Close(); s.Close(context.Background()) })
+	for range names {
+		<-e.in
+	}
+	return o, s
+}
+
+// ask sends n requests, one after the other, and returns how many failed.
+func ask(t *testing.T, o Options, s *Set, n int) (failed int) {
+	t.Helper()
+	for range n {
+		r := infer.New()
+		r.BatchSize = 1
+		if s.Inline(r) {
+			resp, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Err != nil {
+				failed++
+			}
+		} else if send(t, o, r) != nil {
+			failed++
+		}
+		r.Release()
+	}
+	return failed
+}
+
+func TestAnInstanceThatIsDownLeavesRequestsToOthers_D056(t *testing.T) {
+	m := newMortal()
+	o, s := startMortal(t, m, "a", "b", "c")
+	m.set("a", true)
+	m.set("c", true)
+	if failed := ask(t, o, s, 50); failed > 0 || m.count("b") != 50 {
+		t.Errorf("%d of 50 requests failed, %d are of the instance that serves", failed, m.count("b"))
+	}
+	m.set("b", true)
+	if failed := ask(t, o, s, 20); failed != 20 {
+		t.Errorf("%d of 20 requests failed while no instance serves", failed)
+	}
+	m.set("a", false)
+	if failed := ask(t, o, s, 50); failed > 0 || m.count("a") != 50 {
+		t.Errorf("%d of 50 requests failed, %d are of the instance that is back", failed, m.count("a"))
+	}
+}
+
+// A batch that an instance has taken before it was known to be down waits for another one, unless the execution that
+// occupies that one has made it.
+func TestABatchOfAnInstanceThatIsDown_D056(t *testing.T) {
+	m := newMortal()
+	m.started, m.finish = make(chan string), make(chan struct{})
+	o, _ := startMortal(t, m, "a", "b")
+	first := infer.New()
+	defer first.Release()
+	first.BatchSize = 1
+	if err := o.Batcher.Enqueue(first); err != nil {
+		t.Fatal(err)
+	}
+	busy := <-m.started // the other one is in Next
+	other := map[string]string{"a": "b", "b": "a"}[busy]
+	m.set(other, true)
+
+	nested := infer.New()
+	defer nested.Release()
+	nested.Origin = &infer.Origin{Model: "m", Busy: func() bool { return true }}
+	if err := send(t, o, nested); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("a request of the busy execution: %v; want a failure at once, not a wait for itself", err)
+	}
+	waiting := infer.New()
+	defer waiting.Release()
+	waiting.BatchSize = 1
+	if err := o.Batcher.Enqueue(waiting); err != nil {
+		t.Fatal(err)
+	}
+	go func() { m.finish <- struct{}{} }()
+	if got := <-m.started; got != busy {
+		t.Errorf("instance %s executes, which is down", got)
+	}
+	go func() { m.finish <- struct{}{} }()
+	for _, r := range []*infer.Request{first, waiting} {
+		if resp, err := r.Next(t.Context()); err != nil || resp.Err != nil {
+			t.Error(err, resp)
+		}
+	}
+}
+
+func TestInstancesThatAreDownEnd(t *testing.T) {
+	m := newMortal()
+	o, s := startMortal(t, m, "a", "b")
+	m.set("a", true)
+	ask(t, o, s, 3)
+	if err := s.Resize(t.Context(), places("b")); err != nil {
+		t.Error(err)
+	}
+	m.set("b", true)
+	o.Batcher.Close()
+	done := make(chan struct{})
+	go func() { defer close(done); s.Close(t.Context()) }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("Close waits for an instance that is down")
+	}
+}
