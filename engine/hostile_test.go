@@ -183,6 +183,7 @@ func TestInvalidOverridesAreRefused(t *testing.T) {
 		{"B5 another model's", strings.Replace(good, "{", `{"name":"other",`, 1), "1/x",
 			"unexpected directory name 'id' for model 'other'"},
 		{"B5 a backend that is not there", `{"backend":"nosuch"}`, "1/x", "unable to find backend library"},
+		{"I006 a platform that is none", `{"platform":"nosuch"}`, "1/x", "unexpected platform type 'nosuch' for id"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := engine.LoadParameters{ConfigJSON: tt.config, Files: map[string][]byte{tt.file: []byte("x")}}

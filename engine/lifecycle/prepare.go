@@ -240,6 +240,11 @@ func (l *loader) backendOf(p *plan) (backend.Backend, error) {
 		return nil, status.Errorf(status.InvalidArg, "ensemble_scheduling is set for model '%s', but its platform is "+
 			"%q; write platform: \"ensemble\" and no backend", cfg.GetName(), cfg.GetPlatform())
 	}
+	if b == nil && cfg.GetBackend() == "" {
+		return nil, status.Errorf(status.InvalidArg,
+			"unexpected platform type '%s' for %s; write a backend and leave the platform out", cfg.GetPlatform(),
+			cfg.GetName())
+	}
 	if b == nil {
 		return nil, status.Errorf(status.InvalidArg,
 			"unable to find backend library for backend '%s', try specifying runtime on the model configuration.",
