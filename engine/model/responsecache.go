@@ -134,8 +134,8 @@ func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup
 		}
 		if part.GetModelTransactionPolicy().GetDecoupled() {
 			return status.Errorf(status.InvalidArg,
-				"Response Cache does not currently support model %s with 'decoupled' transaction policy, which is "+
-					"that of its step '%s'. Please disable the response cache.", name, s.GetModelName())
+				"the response cache cannot serve ensemble '%s': model '%s' is decoupled; turn response_cache off",
+				name, s.GetModelName())
 		}
 		if part.GetSequenceBatching() != nil {
 			return status.Errorf(status.InvalidArg,
