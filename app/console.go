@@ -23,7 +23,6 @@ import (
 	"nereid/app/options"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/inferencepb"
-	"nereid/engine/modelconfig"
 	"nereid/engine/worker/process"
 	"nereid/frontend"
 )
@@ -39,7 +38,7 @@ func (s *server) openConsole() error {
 		HostPolicies: e.HostPolicies,
 		Check: &configs.Checker{
 			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
-			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Libraries: s.backends.Libraries.Names,
+			DefaultMaxBatchSize: e.MaxBatchSizeOf, Libraries: s.backends.Libraries.Names,
 			Library: func(cfg *inferencepb.ModelConfig) bool { return s.backends.Libraries.Of(cfg) != nil },
 		},
 		Server: machine.Description{
@@ -73,9 +72,6 @@ func (s *server) openConsole() error {
 	}
 	if f.c.Listen.Kiosk.On {
 		o.Kiosk = &console.Kiosk{Models: f.c.Access.KioskModels, Address: f.kioskAddress}
-	}
-	if n := e.DefaultMaxBatchSize; n != nil {
-		o.Check.DefaultMaxBatchSize = *n
 	}
 	if l := f.listeners["http"]; l != nil {
 		// Requests from the page are checked like those of any client.

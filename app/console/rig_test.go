@@ -136,8 +136,9 @@ func newRig(t *testing.T, mode engine.ControlMode, change ...func(*console.Optio
 	r.startEngine(mode, backends, rec)
 	o := console.Options{
 		Engine: r.Engine, Store: r.Store, Recorder: rec, Repositories: []string{r.Repo}, DataDir: r.Data,
-		Page:  fstest.MapFS{"index.html": {Data: []byte("<p>page")}},
-		Check: &configs.Checker{Backends: backends, AutoComplete: true, DefaultMaxBatchSize: 4},
+		Page: fstest.MapFS{"index.html": {Data: []byte("<p>page")}},
+		Check: &configs.Checker{Backends: backends, AutoComplete: true,
+			DefaultMaxBatchSize: func(string) int { return 4 }},
 	}
 	for _, f := range change {
 		f(&o)

@@ -186,7 +186,7 @@ func (l *loader) completeBySignature(p *plan, sigs map[int64]*modelconfig.Signat
 	for _, n := range slices.Backward(p.versions) {
 		if sigs[n] != nil {
 			return modelconfig.Complete(p.cfg, sigs[n], modelconfig.CompleteOptions{
-				DefaultMaxBatchSize: l.o.defaultMaxBatchSize(p.cfg.GetBackend()), Positions: p.pos,
+				DefaultMaxBatchSize: l.o.MaxBatchSizeOf(p.cfg.GetBackend()), Positions: p.pos,
 			}).Err()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
+	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 	"nereid/engine/residency"
 	"nereid/engine/sched"
@@ -89,13 +90,13 @@ type Libraries interface {
 	Strategy(s backend.Spec) (sched.Strategy, error)
 }
 
-// defaultMaxBatchSize returns what models of a backend get that can batch and do not set max_batch_size.
-func (o *Options) defaultMaxBatchSize(backend string) int {
+// MaxBatchSizeOf returns what models of a backend get that can batch and do not set max_batch_size.
+func (o *Options) MaxBatchSizeOf(backend string) int {
 	if n, ok := o.DefaultMaxBatchSizes[backend]; ok {
 		return n
 	}
 	if o.DefaultMaxBatchSize != nil {
 		return *o.DefaultMaxBatchSize
 	}
-	return 4
+	return modelconfig.DefaultMaxBatchSize
 }

@@ -33,12 +33,13 @@ type Checker struct {
 	Library func(*inferencepb.ModelConfig) bool
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
-	// AutoComplete and DefaultMaxBatchSize are the engine's.
+	// AutoComplete is the engine's.
 	AutoComplete bool
+	// DefaultMaxBatchSize returns the engine's for models of a backend.
+	DefaultMaxBatchSize func(backend string) int
 	// Catalog has the other models, for the steps of ensembles; nil: they are not known.
-	Catalog             *catalog.Catalog
-	DefaultMaxBatchSize int
-	Log                 *slog.Logger
+	Catalog *catalog.Catalog
+	Log     *slog.Logger
 
 	// signatures are what backends read from model files. Without them, each check of a text that is being typed would
 	// read a large file.
@@ -127,7 +128,7 @@ func (c *Checker) complete(ctx context.Context, d *Checked, name, folder string)
 	d.Signature = sig
 	if sig != nil && c.AutoComplete {
 		d.faults = append(d.faults, modelconfig.Complete(d.Config, sig, modelconfig.CompleteOptions{
-			DefaultMaxBatchSize: c.DefaultMaxBatchSize, Positions: d.pos})...)
+			DefaultMaxBatchSize: c.DefaultMaxBatchSize(d.Config.GetBackend()), Positions: d.pos})...)
 	}
 	d.completed = proto.CloneOf(d.Config)
 	modelconfig.Normalize(d.Config, backend.NormalizeOptions(c.backend(d.Config.GetBackend()), c.Machine.IDs()))
