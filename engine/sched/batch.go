@@ -66,8 +66,8 @@ func (d *Dynamic) cut(inst InstanceID, n int, now infer.Stamp) (b *infer.Batch, 
 	}
 	d.strategic.formed()
 	switch ws := &d.waiters; {
-	case d.queue.n > 0 && ws.leader == nil:
-		d.wakeIdle()
+	case d.queue.n > 0 && (ws.leader == nil || ws.leader.rows > 0 && d.policy.CoresBusy == nil):
+		d.wakeIdle() // it executes the rest, or waits until that is due
 	case d.queue.n == 0 && ws.leader != nil && ws.leader.rows > 0: // the work that it left to others is gone
 		ws.idle = append(ws.idle, ws.leader)
 		ws.leader = nil

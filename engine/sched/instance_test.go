@@ -307,6 +307,46 @@ func TestASlowerInstanceDoesNotSplitABatchThatWasDelayed_C004(t *testing.T) {
 	}
 }
 
+// A slower instance that leaves the queue to faster ones wakes late, so one of these watches the delay.
+func TestTheDelayIsWatchedWhileASlowerInstanceHolds_C004(t *testing.T) {
+	for name, sizes := range map[string]struct{ before, after []int }{
+		"a faster one comes":    {before: []int{1, 1, 1, 1, 1}},
+		"a faster one has come": {before: []int{1, 1, 1}, after: []int{2}}, // which makes the 3 due
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := NewDynamic(Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: 10 * ms})
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				defer d.Close()
+				d.instances = make([]instance, 3)
+				for i, each := range []time.Duration{30 * ms, 30 * ms, 3000 * ms} {
+					d.instances[i].active, d.instances[i].perRow[0] = true, each
+				}
+				start := time.Now()
+				all := enqueue(t, d, sizes.before...)
+				for _, id := range []InstanceID{2, 0, 1} { // the slow one comes first
+					wg.Go(func() {
+						for b, err := d.Next(t.Context(), id, nil); err == nil; b, err = d.Next(t.Context(), id, nil) {
+							finish(b)
+							time.Sleep(time.Second)
+						}
+					})
+					synctest.Wait()
+				}
+				for _, r := range append(all, enqueue(t, d, sizes.after...)...) {
+					if _, err := r.Next(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(start); took > 10*ms {
+					t.Errorf("the last request waited %v, longer than the delay", took)
+				}
+			})
+		})
+	}
+}
+
 func TestNextReturnsNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})

@@ -51,7 +51,9 @@ type waiters struct {
 	spare  []*waiter // for reuse
 }
 
-// add adds an instance: as the leader if mayLead is true and there is no leader, else as idle.
+// add adds an instance: as the leader if mayLead is true and there is no leader, else as idle. An instance that waits
+// for a batch to become due replaces a leader that leaves the queue to others, and so may wake too late. That one keeps
+// its timer.
 func (ws *waiters) add(inst InstanceID, rows int, mayLead bool) *waiter {
 	var w *waiter
 	if n := len(ws.spare); n > 0 {
@@ -60,6 +62,10 @@ func (ws *waiters) add(inst InstanceID, rows int, mayLead bool) *waiter {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	}
 	w.inst, w.rows = inst, rows
+	if mayLead && rows == 0 && ws.leader != nil && ws.leader.rows > 0 {
+		ws.idle = append(ws.idle, ws.leader)
+		ws.leader = nil
+	}
 	if mayLead && ws.leader == nil {
 		ws.leader = w
 	} else {
