@@ -9,5 +9,6 @@
 // too.
 //
 // Goroutines: those of package h2 (two per connection, and one per call other than ModelInfer) and, for a stream, one
-// that receives and one per decoupled request. Shutdown waits for all of them.
+// that receives and one that sends the responses of decoupled models. If a model has been reloaded meanwhile, a request
+// to a decoupled one may have its own. Shutdown waits for all of them.
 package grpcapi

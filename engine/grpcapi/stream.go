@@ -21,8 +21,8 @@ import (
 const streamDepth = 1024
 
 // streamCall is one running ModelStreamInfer. Its requests are passed to the engine as they come. The answers of models
-// that are not decoupled are sent in the order of the requests, those of decoupled models as they arrive: a request to
-// a decoupled model does not enter the queue, and has a goroutine.
+// that are not decoupled are sent in the order of the requests, those of decoupled models in the order in which the
+// models send them: a request to a decoupled model does not enter the queue, and is a flow.
 type streamCall struct {
 	s      *Server
 	ctx    context.Context // ends with the call
@@ -36,7 +36,10 @@ type streamCall struct {
 
 	mu      sync.Mutex
 	ended   bool           // guarded by mu; no worker begins any more
-	workers sync.WaitGroup // goroutines of decoupled requests; Add only with mu held and ended false
+	workers sync.WaitGroup // flows and goroutines of decoupled requests; Add only with mu held and ended false
+
+	flows   *flows
+	senders sync.WaitGroup // the goroutine of flows
 
 	send sync.Mutex // held while a message is sent
 }
@@ -60,6 +63,7 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 		slots: make(chan struct{}, streamDepth),
 		queue: make(chan streamItem, streamDepth),
 	}
+	c.flows = newFlows(c)
 	s.compressAnswers(ctx)
 	if v := metadata.ValueFromIncomingContext(ctx, "triton_grpc_error"); len(v) > 0 {
 		c.strict = v[0] == "true"
@@ -72,6 +76,7 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 	err := c.answer()
 	cancel(err) // the receiver ends when ctx or the call ends
 	c.wait()
+	c.senders.Wait()
 	return err
 }
 
@@ -83,14 +88,23 @@ func (c *streamCall) wait() {
 	c.workers.Wait()
 }
 
-// work answers a request to a decoupled model on another goroutine. It returns false if no worker begins any more.
-func (c *streamCall) work(it streamItem) bool {
+// add adds a worker. It returns false if none begins any more.
+func (c *streamCall) add() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return false
 	}
 	c.workers.Add(1)
+	return true
+}
+
+// work answers a request to a decoupled model that is no flow on another goroutine. It returns false if no worker
+// begins any more.
+func (c *streamCall) work(it streamItem) bool {
+	if !c.add() {
+		return false
+	}
 	go func() {
 		defer c.workers.Done()
 		defer c.rescue()
@@ -138,23 +152,41 @@ func (c *streamCall) receive() {
 		if it.r != nil {
 			it.record.Attach(it.r)
 			it.trace = c.s.sample(c.ctx, it.r, start)
-			err := c.s.forward(c.ctx, it.r)
-			if err == nil {
-				err = c.s.engine.Infer(c.ctx, it.r)
-			}
-			if err != nil {
-				it.id, it.err = strings.Clone(it.r.ID), err
-				it.decoupled = c.s.decoupled(it.r)
-				it.r.Release()
-				it.r = nil
-			} else {
-				it.decoupled = it.r.Served.Decoupled()
+			if c.admit(&it) {
+				continue
 			}
 		}
 		if !it.decoupled || !c.work(it) {
 			c.queue <- it
 		}
 	}
+}
+
+// admit passes a request to the engine. It returns true if the request is a flow now, which the caller has nothing more
+// to do with. Otherwise it completes the item.
+func (c *streamCall) admit(it *streamItem) bool {
+	var f *flow
+	err := c.s.forward(c.ctx, it.r)
+	if err == nil {
+		f = c.flows.begin(*it)
+		err = c.s.engine.Infer(c.ctx, it.r)
+	}
+	if err != nil {
+		if f != nil {
+			f.drop()
+		}
+		it.id, it.err = strings.Clone(it.r.ID), err
+		it.decoupled = c.s.decoupled(it.r)
+		it.r.Release()
+		it.r = nil
+		return false
+	}
+	if f != nil && f.admitted() {
+		it.r.Release()
+		return true
+	}
+	it.decoupled = it.r.Served.Decoupled()
+	return false
 }
 
 // answer sends the answers. It returns when all are sent, the client leaves, the server stops, or a strict stream has
@@ -257,7 +289,7 @@ func (c *streamCall) one(it streamItem) error {
 
 func (c *streamCall) done() { <-c.slots }
 
-// several sends the responses to a request to a decoupled model.
+// several sends the responses to a request to a decoupled model that is no flow.
 func (c *streamCall) several(it streamItem) error {
 	for {
 		resp, err := next(c.ctx, it.r)
@@ -265,22 +297,7 @@ func (c *streamCall) several(it streamItem) error {
 			it.record.Left()
 			return c.end()
 		}
-		final := resp.Final
-		if resp.Empty {
-			if !it.record.Answered() { // otherwise a response was an error
-				answered(it.record, nil)
-			}
-			if it.emptyFinal {
-				err = c.write(&answer{
-					stream: true, model: it.r.ModelName, version: askedVersion(it.r), id: it.r.ID, final: true,
-				})
-			}
-		} else {
-			sending(it.trace)
-			err = c.respond(it, resp, final)
-			sent(it.trace)
-		}
-		resp.Release()
+		final, err := c.pass(it, resp)
 		if err != nil {
 			it.r.Cancel()
 			return err
@@ -289,6 +306,26 @@ func (c *streamCall) several(it streamItem) error {
 			return nil
 		}
 	}
+}
+
+// pass sends a response of a decoupled model and releases it. final says that it was the last one.
+func (c *streamCall) pass(it streamItem, resp *infer.Response) (final bool, err error) {
+	defer resp.Release()
+	final = resp.Final
+	if !resp.Empty {
+		sending(it.trace)
+		defer sent(it.trace)
+		return final, c.respond(it, resp, final)
+	}
+	if !it.record.Answered() { // otherwise a response was an error
+		answered(it.record, nil)
+	}
+	if it.emptyFinal {
+		err = c.write(&answer{
+			stream: true, model: it.r.ModelName, version: askedVersion(it.r), id: it.r.ID, final: true,
+		})
+	}
+	return final, err
 }
 
 // respond sends one response to a request.

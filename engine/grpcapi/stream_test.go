@@ -251,6 +251,80 @@ func TestDecoupledAnswersPassPlainOnes_B061(t *testing.T) {
 	}
 }
 
+// A model of sequences answers one request after the other, each with two responses.
+func TestDecoupledResponsesKeepTheirOrderOnAStream_C041(t *testing.T) {
+	const n = 100
+	came := make(chan *infer.Request, n)
+	e := newFakeEngine(&served{name: "sequence", decoupled: true,
+		answer: func(r *infer.Request) { came <- r.Retain() }})
+	conn, _ := start(t, e, nil)
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := stream.Send(one("sequence", "", 2, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]*infer.Request, n)
+	for i := range all {
+		all[i] = <-came
+	}
+	go func() {
+		for i, r := range all {
+			for _, final := range []bool{false, true} {
+				resp := r.NewResponse()
+				resp.AddOutput("OUT", tensor.Uint8, []int64{1}, []byte{byte(i)}, nil)
+				resp.Final = final
+				_ = r.Respond(resp)
+			}
+			r.Release()
+		}
+	}()
+	for i := range n {
+		for _, final := range []bool{false, true} {
+			want := fmt.Sprintf("sequence/1 id= final=%v [%d]", final, i)
+			if m, err := stream.Recv(); err != nil || short(m) != want {
+				t.Fatalf("Recv = %v, %v; want %s", m, err, want)
+			}
+		}
+	}
+}
+
+// The model that takes the request is another version than the one whose configuration was read.
+func TestAModelThatIsReloadedMeanwhileAnswersOnAStream_C041(t *testing.T) {
+	for name, decoupled := range map[string]bool{"it was decoupled": true, "it becomes decoupled": false} {
+		t.Run(name, func(t *testing.T) {
+			m := &served{name: "turned", decoupled: decoupled, answer: func(r *infer.Request) {
+				resp := r.NewResponse()
+				resp.AddOutput("OUT", tensor.Uint8, []int64{1}, []byte{1}, nil)
+				resp.Final = true
+				_ = r.Respond(resp)
+			}}
+			e := newFakeEngine(m)
+			e.seen = func(*infer.Request) { m.decoupled = !decoupled }
+			conn, _ := start(t, e, nil)
+			stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+			if err == nil {
+				err = stream.Send(one("turned", "1", 1, nil))
+			}
+			if err == nil {
+				err = stream.CloseSend()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m, err := stream.Recv(); err != nil || short(m) != "turned/1 id=1 final=true [1]" {
+				t.Errorf("Recv = %v, %v", m, err)
+			}
+			if _, err := stream.Recv(); err != io.EOF {
+				t.Errorf("end of the stream: %v", err)
+			}
+		})
+	}
+}
+
 // Unanswered requests to decoupled models count towards streamDepth, also behind one that is not decoupled.
 func TestStreamDepthBoundsDecoupledRequests_B061(t *testing.T) {
 	e := newFakeEngine()
