@@ -125,26 +125,37 @@ func (s *settings) openTLS() error {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	files := []string{}
+	if err := s.authorities(c); err != nil {
+		return err
+	}
+	s.options.TLSConfig = c
+	return nil
+}
+
+// authorities sets those of cacert and cacert_dir. As in OpenSSL, what else is in the folder does not matter.
+func (s *settings) authorities(c *tls.Config) error {
+	if s.ca == "" && s.caDir == "" {
+		return nil // those of the system
+	}
+	c.RootCAs = x509.NewCertPool()
 	if s.ca != "" {
-		files = append(files, s.ca)
-	}
-	if s.caDir != "" {
-		files = append(files, glob.In(s.caDir, "*")...)
-	}
-	if len(files) > 0 {
-		c.RootCAs = x509.NewCertPool()
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(s.ca)
 		if err != nil {
 			return status.Errorf(status.InvalidArg, "cache-config redis,cacert: %w", err)
 		}
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return status.Errorf(status.InvalidArg, "cache-config redis,cacert: %s has no certificate", file)
+			return status.Errorf(status.InvalidArg, "cache-config redis,cacert: %s has no certificate", s.ca)
 		}
 	}
-	s.options.TLSConfig = c
+	found := s.caDir == ""
+	for _, file := range glob.In(s.caDir, "*") {
+		if text, err := os.ReadFile(file); err == nil && c.RootCAs.AppendCertsFromPEM(text) {
+			found = true
+		}
+	}
+	if !found {
+		return status.Errorf(status.InvalidArg, "cache-config redis,cacert_dir: %s has no certificate", s.caDir)
+	}
 	return nil
 }
 

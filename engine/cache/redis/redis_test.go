@@ -3,8 +3,17 @@ package redis
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"log/slog"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -255,4 +264,61 @@ func TestSettings(t *testing.T) {
 	if err := Check(valid); err != nil {
 		t.Error(err)
 	}
+}
+
+// As OpenSSL does with such a folder: what is no certificate does not matter. Without one, no server could be trusted,
+// and the system's authorities are not meant.
+func TestFolderOfAuthorities_C080(t *testing.T) {
+	certificate := selfSigned(t)
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"a certificate beside a folder and another file",
+			map[string]string{"ca.pem": certificate, "java/cacerts": "", "README": "authorities"}, ""},
+		{"no certificate", map[string]string{"README": "authorities"}, "has no certificate"},
+		{"nothing", nil, "has no certificate"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range tt.files {
+				path := filepath.Join(folder, name)
+				err := os.MkdirAll(filepath.Dir(path), 0o755)
+				if err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := Check(map[string]string{"host": "localhost", "tls_enabled": "true", "cacert_dir": folder})
+			if tt.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			want := "redis,cacert_dir: " + folder + " " + tt.want
+			if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+	err := Check(map[string]string{"host": "localhost", "tls_enabled": "true", "cacert_dir": "/nonexistent"})
+	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "redis,cacert_dir") {
+		t.Errorf("got %v for a folder that is not there", err)
+	}
+}
+
+// selfSigned returns a certificate, PEM.
+func selfSigned(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
