@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,19 @@ type settings struct {
 	tls            bool
 	cert, key, sni string
 	ca, caDir      string
+}
+
+// boolean reads what the server's options of that type take.
+func boolean(v string) (bool, error) {
+	switch v = strings.ToLower(v); v {
+	case "on", "off":
+		return v == "on", nil
+	}
+	on, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, errors.New("it is not a boolean; use true, on or 1, or false, off or 0")
+	}
+	return on, nil
 }
 
 // parse reads settings. Errors: InvalidArg.
@@ -84,7 +98,7 @@ func parse(all map[string]string) (*settings, error) {
 			o.WriteTimeout = o.ReadTimeout
 			return err
 		},
-		"tls_enabled": func(v string) (err error) { s.tls, err = strconv.ParseBool(v); return err },
+		"tls_enabled": func(v string) (err error) { s.tls, err = boolean(v); return err },
 		"cert":        text(&s.cert), "key": text(&s.key), "sni": text(&s.sni),
 		"cacert": text(&s.ca), "cacert_dir": text(&s.caDir),
 	}

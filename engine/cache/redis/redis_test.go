@@ -243,12 +243,14 @@ func TestSettings(t *testing.T) {
 		{"port", "port", "x", "not a number"},
 		{"pool size", "pool_size", "0", "from 1 on"},
 		{"timeout", "connect_timeout", "-1", "milliseconds"},
+		{"TLS", "tls_enabled", "perhaps", "=perhaps: it is not a boolean; use true, on or 1, or false"},
 		{"unknown", "hots", "x", "no such setting"},
 		{"certificate", "cert", "/nonexistent.pem", "redis,cert"},
 		{"authority", "cacert", "/nonexistent.pem", "redis,cacert"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			settings := map[string]string{tt.key: tt.value, "tls_enabled": "true"}
+			settings := map[string]string{"tls_enabled": "true"}
+			settings[tt.key] = tt.value
 			if tt.name != "no host" {
 				settings["host"] = "localhost"
 			}
@@ -263,6 +265,11 @@ func TestSettings(t *testing.T) {
 		"socket_timeout":  "20", "pool_size": "3", "wait_timeout": "4"}
 	if err := Check(valid); err != nil {
 		t.Error(err)
+	}
+	for value, want := range map[string]bool{"true": true, "On": true, "1": true, "FALSE": false, "off": false} {
+		if s, err := parse(map[string]string{"host": "h", "tls_enabled": value}); err != nil || s.tls != want {
+			t.Errorf("tls_enabled %s: %v, want %v", value, err, want)
+		}
 	}
 }
 
