@@ -469,6 +469,8 @@ def _parameters_json(parameters):
             raise TritonModelException(
                 "Expect parameters values to have type bool/int/str, found type " + str(type(value))
             )
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise TritonModelException("Expect parameters integers of at most 64 bits, '%s' has more" % key)
     return json.dumps(parameters)
 
 

@@ -399,6 +399,15 @@ class Response(unittest.TestCase):
         with self.assertRaises(TypeError):
             pb.InferenceResponse([], "a text")
 
+    def test_integers_have_64_bits(self):
+        # A larger one would be a double in the response, and another number.
+        for value in -(2**63), 2**63 - 1, 2**64 - 1:
+            self.assertEqual(json.loads(pb.InferenceResponse([], parameters={"n": value}).parameters()), {"n": value})
+        for value in -(2**63) - 1, 2**64, 10**5000:
+            with self.assertRaises(pb.TritonModelException) as caught:
+                pb.InferenceResponse([], parameters={"n": value})
+            self.assertEqual(str(caught.exception), "Expect parameters integers of at most 64 bits, 'n' has more")
+
 
 class Errors(unittest.TestCase):
     def test_codes(self):
