@@ -101,7 +101,7 @@ func (n *network) run(ctx context.Context) error {
 
 // apply opens and closes listeners as chosen. mu is held.
 func (n *network) apply() {
-	if n.choice.Open {
+	if n.choice.Open { // before a client of the network can connect
 		n.shareMemory(false)
 	}
 	wanted := map[string]bool{}
@@ -122,7 +122,7 @@ func (n *network) apply() {
 			delete(n.open, key)
 		}
 	}
-	if !n.choice.Open {
+	if !n.choice.Open { // after the last one is disconnected
 		n.shareMemory(true)
 	}
 }

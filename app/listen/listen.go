@@ -90,7 +90,7 @@ func (e *Endpoint) describe(err error) error {
 	if l, err := net.Listen(e.network(), e.hostPort(0)); err == nil {
 		_ = l.Close() // only its number is needed
 		port := l.Addr().(*net.TCPAddr).Port
-		if e.Whole { // others are told the address, so 0 is no use
+		if e.Whole { // the option is an address that others are told, so its port should be a fixed one
 			free = fmt.Sprintf("; say --%s=%s (free now)", e.Option, e.hostPort(port))
 		} else {
 			free = fmt.Sprintf("; say --%[1]s=%[2]d (free now) or --%[1]s=0", e.Option, port)

@@ -220,8 +220,8 @@ func (s *Stream) Recv() (*Response, error) {
 	return streamed(m)
 }
 
-// streamed reads a response of a stream. An error without a final flag is the last response, as from servers older than
-// Triton 24.10.
+// streamed reads a response of a stream. An error without a final flag is the last response: of a request that was
+// refused, or of a server older than Triton 24.10.
 func streamed(m *inferencepb.ModelStreamInferResponse) (*Response, error) {
 	r, err := DecodeGRPC(nil, m.GetInferResponse())
 	if err != nil {

@@ -113,7 +113,7 @@ type Request struct {
 	Record Record
 	// Origin is set by a model that makes the request. It is nil for a client's request.
 	Origin *Origin
-	// Holds are the versions that the request of an ensemble holds of which this is a step. nil: it is none.
+	// Holds are set for the step of an ensemble: the versions that the ensemble's request holds. nil: it is no step.
 	Holds []Hold
 	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then
 	// execute the request itself, even if that blocks on another process (backend.Traits.WaitsInline). The context

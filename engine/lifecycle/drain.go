@@ -46,7 +46,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 // drain closes a model that left service once its last request is answered.
 func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
 	if d.model != nil {
-		if d.why == evicted { // requests that hold it load it again; see evictReplaced for those before it
+		if d.why == evicted { // a request that holds one of its versions loads the model again
 			m.dropHolds(e)
 		}
 		m.linger(e, d.model)

@@ -73,9 +73,9 @@ var convolutions = map[string]bool{"Conv": true, "ConvInteger": true, "com.micro
 
 // unwritten are the operators, without their domain, that leave a part of their output unwritten if an input has no
 // elements.
-var unwritten = []string{"Concat", "ConcatFromSequence", "ConvInteger", "Einsum", "MatMul", "MatMulInteger",
-	"QLinearMatMul", "Scan", "STFT", "DynamicQuantizeMatMul", "FusedMatMul",
-	"MatMulIntegerToFloat", "QLinearConcat"}
+var unwritten = []string{"Concat", "ConcatFromSequence", "ConvInteger", "DynamicQuantizeMatMul", "Einsum",
+	"FusedMatMul", "MatMul", "MatMulInteger", "MatMulIntegerToFloat", "QLinearConcat", "QLinearMatMul",
+	"STFT", "Scan"}
 
 // Unwritten returns an operator that leaves a part of its output unwritten if an input has no elements, "" if there is
 // none.
