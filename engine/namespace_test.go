@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,15 @@ func TestNamespaces(t *testing.T) {
 			both(t)(first, second)
 			put(t, first, "far", strings.Replace(pairConfig("part", "OUTPUT0", "OUTPUT1"), `model_version`,
 				fmt.Sprintf(`model_namespace: %q model_version`, second), 1))
+		})
+		w.gives("far", 2)
+	})
+	t.Run("C051 a step names a repository by a relative path, as --model-repository", func(t *testing.T) {
+		w := newTwins(t, engine.Options{}, func(first, second string) {
+			both(t)(first, second)
+			t.Chdir(filepath.Dir(second))
+			put(t, first, "far", strings.Replace(pairConfig("part", "OUTPUT0", "OUTPUT1"), `model_version`,
+				fmt.Sprintf(`model_namespace: %q model_version`, filepath.Base(second)), 1))
 		})
 		w.gives("far", 2)
 	})

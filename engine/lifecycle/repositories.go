@@ -102,6 +102,9 @@ func (r *Repositories) link(src *repo.Model, cfg *inferencepb.ModelConfig) error
 	var missing []string
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		name := s.GetModelName()
+		if given := s.GetModelNamespace(); given != "" {
+			s.ModelNamespace = r.rootOf(given)
+		}
 		if !ensemble.Link(s, own, r.namespacesOf(name)) && r.fixed.Namespaces && !slices.Contains(missing, name) {
 			missing = append(missing, name)
 		}
@@ -184,6 +187,16 @@ func (r *Repositories) Unregister(path string) error {
 func (r *Repositories) indexOf(path string) int {
 	path = absolute(path)
 	return slices.IndexFunc(r.roots, func(root string) bool { return absolute(root) == path })
+}
+
+// rootOf returns the root of the repository that has a path, relative or not, and the path itself if there is none.
+func (r *Repositories) rootOf(path string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := r.indexOf(path); at >= 0 {
+		return r.roots[at]
+	}
+	return path
 }
 
 // absolute returns the absolute path of a repository; an address stays as it is.
