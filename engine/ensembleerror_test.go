@@ -103,7 +103,10 @@ ensemble_scheduling {
 }
 `
 
-func TestDecoupledStepFails_C048(t *testing.T) {
+// breakerModels returns a repository with the decoupled model breaks, the model held, and ensembles of them: alone of
+// breaks, followed of both.
+func breakerModels(t *testing.T) string {
+	t.Helper()
 	root := t.TempDir()
 	for name, cfg := range map[string]string{
 		"breaks": fmt.Sprintf(breakerConfig, true), "held": fmt.Sprintf(breakerConfig, false),
@@ -114,6 +117,11 @@ func TestDecoupledStepFails_C048(t *testing.T) {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/.keep", "")
 	}
+	return root
+}
+
+func TestDecoupledStepFails_C048(t *testing.T) {
+	root := breakerModels(t)
 	serve := func(t *testing.T, b *breaker) *engine.Engine {
 		return start(t, engine.Options{
 			ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{b}},

@@ -78,6 +78,21 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	}
+	if c.Key(2, change(func(*infer.Request) {})) == base {
+		t.Error("two owners have one key")
+	}
+}
+
+func TestKeysOfParameters(t *testing.T) {
+	c, err := New(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(all ...infer.Parameter) infer.CacheKey {
+		r := request(in("A", "12"))
+		r.Parameters = all
+		return c.Key(1, r)
+	}
 	t.Run("kinds of parameters", func(t *testing.T) {
 		seen := map[infer.CacheKey]int{}
 		for i, p := range []infer.Parameter{
@@ -87,7 +102,7 @@ func TestKeys(t *testing.T) {
 			{Name: "p", Kind: infer.StringParameter},
 			{Name: "p", Kind: infer.StringParameter, Text: "1"}, {Name: "q"},
 		} {
-			k := c.Key(1, change(func(r *infer.Request) { r.Parameters = []infer.Parameter{p} }))
+			k := key(p)
 			if j, ok := seen[k]; ok {
 				t.Errorf("parameters %d and %d have one key", i, j)
 			}
@@ -95,9 +110,6 @@ func TestKeys(t *testing.T) {
 		}
 	})
 	t.Run("C078 the order of parameters does not count, as clients over gRPC send them in any", func(t *testing.T) {
-		key := func(all ...infer.Parameter) infer.CacheKey {
-			return c.Key(1, change(func(r *infer.Request) { r.Parameters = all }))
-		}
 		p := infer.Parameter{Name: "p", Kind: infer.IntParameter, Int: 1}
 		q := infer.Parameter{Name: "q", Kind: infer.IntParameter, Int: 2}
 		if key(p, q) != key(q, p) {
@@ -109,9 +121,6 @@ func TestKeys(t *testing.T) {
 			t.Error("parameters that have each other's values have one key")
 		}
 	})
-	if c.Key(2, change(func(*infer.Request) {})) == base {
-		t.Error("two owners have one key")
-	}
 }
 
 func TestEviction(t *testing.T) {
