@@ -29,7 +29,7 @@ type gcsBucket struct {
 
 const gcsScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
-// openGCS opens a bucket with the given key file, else with the attached service account, else anonymously.
+// openGCS opens a bucket with the given key file, else with Google's default credentials, else anonymously.
 // STORAGE_EMULATOR_HOST selects an emulator, which needs no credentials.
 func openGCS(ctx context.Context, a address, text string, o Options) (bucket, error) {
 	b := &gcsBucket{client: o.client(), base: "https://storage.googleapis.com", name: a.bucket}
@@ -58,9 +58,8 @@ func openGCS(ctx context.Context, a address, text string, o Options) (bucket, er
 		source = c.TokenSource
 	case o.env("STORAGE_EMULATOR_HOST") != "":
 	default:
-		find, stop := context.WithTimeout(ctx, 5*time.Second)
-		c, err := google.FindDefaultCredentials(find, gcsScope)
-		stop()
+		// The credentials keep the context for their tokens. It does not bound the search, which has limits of its own.
+		c, err := google.FindDefaultCredentials(ctx, gcsScope)
 		if err != nil {
 			o.Log.Info("no Google credentials were found; the bucket is read anonymously", "repository", text)
 			break
