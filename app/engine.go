@@ -175,6 +175,12 @@ func (s *server) events() engine.EventListener {
 		s.describeLoad(model, version, &detail)
 		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Detail: detail})
 	}
+	l.Resized = func(model string, version int64) {
+		var detail history.Detail
+		s.describeLoad(model, version, &detail)
+		s.recorder.Event(history.Event{Kind: history.Reload, Model: model, Version: version, Text: "changed in place",
+			Detail: detail})
+	}
 	l.Failed = func(model string, version int64, err error, kept bool) {
 		kind := history.LoadFailed
 		if kept {

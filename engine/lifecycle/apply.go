@@ -22,6 +22,8 @@ type outcome struct {
 	number int64
 	model  *model.Model // loaded; nil if kept or failed
 	kept   bool         // what is in service needs no loading
+	// resized: it is kept, with the instances of the new configuration.
+	resized bool
 	// untouched: not looked at, since another version is loaded alone.
 	untouched bool
 	// stub, if not nil, says that the version is to be loaded by its first request, and what that request sees of it.
@@ -88,6 +90,7 @@ func (c *change) keep(p *plan, out *outcome) bool {
 	case v.rest == src.Rest && modelconfig.ChangesInPlace(cfg, p.cfg):
 		out.err = current.Resize(c.ctx, p.cfg)
 		out.kept = out.err == nil
+		out.resized = out.kept
 	default:
 		return false
 	}
@@ -266,8 +269,11 @@ func (c *change) commit(p *plan, results []outcome) error {
 		m.o.Events.overridden(e.name, earlier, c.over.config)
 	}
 	for _, r := range results {
-		if r.model != nil {
+		switch {
+		case r.model != nil:
 			m.o.Events.loaded(e.name, r.number, r.model.LoadTime(), fx.reloaded[r.number])
+		case r.resized:
+			m.o.Events.resized(e.name, r.number)
 		}
 	}
 	if len(failed) == 0 {

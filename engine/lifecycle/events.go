@@ -16,6 +16,8 @@ type Events struct {
 	Downloading func(model string, version int64, done, total int64)
 	// Loaded: a version is in service; reload says that it replaced one of the same number.
 	Loaded func(model string, version int64, took time.Duration, reload bool)
+	// Resized: a version in service has other instances, or the model another version policy; it was not loaded.
+	Resized func(model string, version int64)
 	// Ready: a change of a model succeeded.
 	Ready func(model string)
 	// Failed: a change failed; version is 0 if the configuration or the folder as a whole is at fault. kept says that
@@ -57,6 +59,13 @@ func (e *Events) downloading(model string, version int64, done, total int64) {
 func (e *Events) loaded(model string, version int64, took time.Duration, reload bool) {
 	if e.Loaded != nil {
 		e.Loaded(model, version, took, reload)
+	}
+	e.changed()
+}
+
+func (e *Events) resized(model string, version int64) {
+	if e.Resized != nil {
+		e.Resized(model, version)
 	}
 	e.changed()
 }
