@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -525,6 +526,34 @@ func TestUnloadWhileLoading_A070(t *testing.T) {
 	if !r.AllReady() {
 		t.Error("an unloaded model makes the server unready")
 	}
+}
+
+// An unload request for an ensemble and its steps that comes while the ensemble loads waits, and takes the steps too.
+func TestUnloadOfAnEnsembleWhileItLoads_A067(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", policy("all {}"))
+	r.write("m/1/file", "")
+	r.write("e/config.pbtxt", `platform: "ensemble" max_batch_size: 4
+		input { name: "X" data_type: TYPE_FP32 dims: 4 } output { name: "Y" data_type: TYPE_FP32 dims: 4 }
+		ensemble_scheduling { step { model_name: "m" model_version: -1
+			input_map { key: "INPUT0" value: "X" } output_map { key: "OUTPUT0" value: "Y" } } }`)
+	r.write("e/1/file", "")
+	started, release := r.blocking()
+	loaded, unloaded := make(chan error, 1), make(chan struct{})
+	go func() { loaded <- r.Load(t.Context(), "e", nil) }()
+	<-started
+	go func() { defer close(unloaded); r.UnloadAll("e") }()
+	for waits := false; !waits; runtime.Gosched() {
+		buf := make([]byte, 1<<20)
+		waits = bytes.Contains(buf[:runtime.Stack(buf, true)], []byte("lockToUnload"))
+	}
+	release()
+	if err := <-loaded; err != nil {
+		t.Errorf("Load = %v", err)
+	}
+	<-unloaded
+	r.check("the ensemble", "e")
+	r.check("its step", "m")
 }
 
 // A model that loads for the first time is known: its versions are not ready, which is not the same as absent.

@@ -246,14 +246,7 @@ func (m *Manager) UnloadAll(name string) {
 }
 
 func (m *Manager) unloadAll(key string) {
-	m.mu.Lock()
-	var steps []string
-	if e := m.entries[key]; e != nil && e.wanted {
-		steps = ensemble.StepKeys(e.cfg)
-	}
-	m.mu.Unlock()
-	m.unload(key)
-	for _, step := range steps {
+	for _, step := range m.unload(key) {
 		m.mu.Lock()
 		needed := m.entries[step] != nil && m.entries[step].requested
 		for _, e := range m.entries {

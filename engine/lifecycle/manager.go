@@ -11,6 +11,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/device"
+	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -222,14 +223,21 @@ func (m *Manager) Unload(name string) {
 	}
 }
 
-func (m *Manager) unload(key string) {
+// unload returns the steps of the model if it is an ensemble in service. It reads them once no load is under way.
+func (m *Manager) unload(key string) (steps []string) {
 	e := m.lockToUnload(key)
 	if e == nil {
-		return
+		return nil
 	}
+	m.mu.Lock()
+	if e.wanted {
+		steps = ensemble.StepKeys(e.cfg)
+	}
+	m.mu.Unlock()
 	m.retire(e, retired{byHand: true}, true)
 	e.op.Unlock()
 	dependentsOf(m).update(key, "")
+	return steps
 }
 
 // retire takes all versions out of service, and forgets the model unless it is to stay known. e.op is held.
