@@ -264,20 +264,23 @@ def test_D076_the_steps_of_the_page_use_a_library(tmp_path):
 
 
 def test_A034_D076_a_library_that_runtime_names_is_used_or_missed_also_for_names_of_own_backends(tmp_path):
-    """The server's own backend of the name is no replacement for it."""
+    """Neither the server's own backend of the name nor one in Python is a replacement for it."""
     repository, backends = tmp_path / "models", tmp_path / "backends"
     built = library("identity_test", backends / "square").rename(backends / "square/libtriton_mine.so")
     model(repository, "directory", "square", 'runtime: "libtriton_mine.so"')
     model(repository, "folder", "identity", 'runtime: "libtriton_own.so"')
     shutil.copy(built, repository / "folder/1/libtriton_own.so")
-    for name in ("sequence", "square", "identity", "python"):
+    (backends / "scripted").mkdir()
+    (backends / "scripted/model.py").write_text("class TritonPythonModel:\n    def execute(self, requests): pass\n")
+    absent = ("sequence", "square", "identity", "python", "scripted")
+    for name in absent:
         model(repository, "no_" + name, name, 'runtime: "libtriton_absent.so"')
     with Server(repository, tmp_path, f"--backend-directory={backends}", "--exit-on-error=false", wait="live") as s:
-        index = until(lambda: (i := s.index()) and len(i) == 6 and
+        index = until(lambda: (i := s.index()) and len(i) == 7 and
                       all(state in ("READY", "UNAVAILABLE") for state, _ in i.values()) and i, 60, "not loaded", s.log)
         for name in ("directory", "folder"):
             assert infer(s, name, [1.5, 2.5]).json["outputs"][0]["data"] == [1.5, 2.5], index
-        for name in ("sequence", "square", "identity", "python"):
+        for name in absent:
             state, reason = index["no_" + name, "1"]
             assert state == "UNAVAILABLE", name
             assert f"unable to find backend library 'libtriton_absent.so' for model 'no_{name}'" in reason, reason

@@ -196,8 +196,12 @@ func (l *loader) completeBySignature(p *plan, sigs map[int64]*modelconfig.Signat
 // validate checks the completed configuration, and compares it with a version's file if the backend could read that.
 // The error holds all faults, each with its place, or, for a single one without a place, its text alone.
 func (l *loader) validate(p *plan, sig *modelconfig.Signature) error {
+	var backends []string // nil: whatever the model names is taken as there
+	if p.backend != nil {
+		backends = []string{p.cfg.GetBackend()}
+	}
 	faults := modelconfig.Validate(p.cfg, modelconfig.ValidateOptions{
-		Positions: p.pos, Folder: p.src.Name, Signature: sig, Files: os.DirFS(p.src.Folder),
+		Positions: p.pos, Folder: p.src.Name, Signature: sig, Files: os.DirFS(p.src.Folder), Backends: backends,
 		GPUs: l.o.Machine.IDs(), MinCapability: l.o.Machine.MinCapability(),
 		Library: func(cfg *inferencepb.ModelConfig) bool {
 			return l.o.Libraries != nil && l.o.Libraries.Of(cfg) != nil

@@ -206,8 +206,11 @@ func (c *checker) runtime() {
 	case r == "model.py" && !slices.Contains(compiled, c.cfg.Backend):
 	case !strings.HasSuffix(r, ".so"):
 		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", c.cfg.Backend, r)
-	case !slices.Contains(own, c.cfg.Backend): // without its library, the backend is not available
+	case !slices.Contains(own, c.cfg.Backend) && !slices.Contains(c.o.Backends, c.cfg.Backend): // not available
 	case hasLibrary(c.cfg, c.o.Files), c.o.Library != nil && c.o.Library(c.cfg): // used in place of the server's own
+	case !slices.Contains(own, c.cfg.Backend):
+		c.err("runtime", "put it into the model's folder or into the backend directory, or remove it",
+			"unable to find backend library '%s' for model '%s'", r, c.cfg.Name)
 	default:
 		c.err("runtime", fmt.Sprintf("put it into the model's folder or into the backend directory, or remove it: "+
 			"this server has its own backend '%s'", c.cfg.Backend),
