@@ -246,8 +246,11 @@ func (c *change) commit(p *plan, results []outcome) error {
 	replaces := hadService && e.override.hasFiles() && c.over != e.override
 	void := (c.fresh || replaces) && len(failed)+untouched == len(results)
 	fx := m.step(e, tried{src: src, wanted: p.versions, results: results, at: time.Now(), void: void})
-	if c.only != 0 {
+	switch {
+	case c.only != 0:
 		src = c.noteSingle(p, len(failed) == 0)
+	case c.whenFull == stayEvicted:
+		src = c.noteAgain(p)
 	}
 	earlier := e.text
 	if void {

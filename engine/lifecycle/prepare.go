@@ -156,7 +156,11 @@ func (p *plan) checkName() error {
 // to be served are downloaded first, one after the other, the newest first. One that cannot be downloaded gets a fault.
 func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest int64, err error) {
 	if !p.src.Remote() {
-		for n := range p.src.Versions {
+		there := p.src.Numbers()
+		if all := c.evicted(there); len(all) > 0 {
+			there = all
+		}
+		for _, n := range there {
 			newest = max(newest, n)
 		}
 		return newest, nil

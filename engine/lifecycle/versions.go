@@ -90,13 +90,16 @@ type choice struct {
 	picked  map[int64]bool // see life.picked
 	only    int64          // the version to be loaded alone; 0: picked and the version policy decide
 	serving []int64        // the versions in service now; they stay there if only is loaded
+	// again says that the versions in service, which are evicted, are to be loaded again, and no others, unless their
+	// folders are gone.
+	again bool
 }
 
 // choose returns the choice of versions for a change.
 func (c *change) choose() choice {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	return choice{maps.Clone(c.e.picked), c.only, slices.Sorted(maps.Keys(c.e.serving()))}
+	return choice{maps.Clone(c.e.picked), c.only, slices.Sorted(maps.Keys(c.e.serving())), c.whenFull == stayEvicted}
 }
 
 // of returns the versions to serve, ascending. policy are the versions that the version policy selects, there those in
@@ -111,6 +114,9 @@ func (c choice) of(policy, there []int64) ([]int64, error) {
 		slices.Sort(all)
 		return slices.Compact(all), nil
 	}
+	if all := c.evicted(there); len(all) > 0 {
+		return all, nil
+	}
 	var all []int64
 	for _, n := range there {
 		load, picked := c.picked[n]
@@ -119,6 +125,30 @@ func (c choice) of(policy, there []int64) ([]int64, error) {
 		}
 	}
 	return all, nil
+}
+
+// evicted returns the versions that are to be loaded again; none for other changes.
+func (c choice) evicted(there []int64) (all []int64) {
+	for _, n := range there {
+		if c.again && slices.Contains(c.serving, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// noteAgain returns the files that a model is served from after its evicted versions were loaded again. For the other
+// versions these are the files that were tried before, so that the next load or scan sees changes. Manager.mu is held.
+func (c *change) noteAgain(p *plan) *repo.Model {
+	if c.e.src == nil {
+		return c.src
+	}
+	merged := *c.src
+	merged.Versions = maps.Clone(c.e.src.Versions)
+	for _, n := range p.versions {
+		merged.Versions[n] = c.src.Versions[n]
+	}
+	return &merged
 }
 
 // noteSingle remembers that a version was loaded alone, if ok, and returns the files that the model is served from. For
