@@ -131,9 +131,9 @@ func writeOverride(name, folder, path string, data []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
-		return status.Errorf(status.InvalidArg,
+		return notPolled(name, fmt.Errorf(
 			"file override %.100q cannot be written; use shorter names, and no name for both a file and a folder: %w",
-			path, errors.Unwrap(err))
+			path, errors.Unwrap(err)))
 	}
 	return notPolled(name, fmt.Errorf("cannot write file override: %w", err))
 }

@@ -72,6 +72,11 @@ type checker struct {
 	o   ValidateOptions
 }
 
+// isTensorRT reports whether the model is one of TensorRT. A platform says so only if there is no backend.
+func (c *checker) isTensorRT() bool {
+	return c.cfg.Backend == BackendTensorRT || c.cfg.Backend == "" && c.cfg.Platform == "tensorrt_plan"
+}
+
 // report collects faults.
 type report struct {
 	at     *Positions // places of the fields in the file

@@ -67,7 +67,7 @@ func (c *checker) tensor(t modelTensor, kind, path string, seen map[string]bool)
 	if t.GetReshape() != nil {
 		c.reshape(t, kind, path)
 	}
-	tensorRT := c.cfg.Platform == "tensorrt_plan"
+	tensorRT := c.isTensorRT()
 	if t.GetIsShapeTensor() && !tensorRT {
 		c.err(path+".is_shape_tensor", "remove it", "%s %q is a shape tensor, which only TensorRT has", kind, name)
 	}

@@ -70,7 +70,7 @@ func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 	}
 	for j, p := range g.Profile {
 		elem := indexed(at+".profile", j)
-		if c.cfg.Platform != "tensorrt_plan" {
+		if !c.isTensorRT() {
 			c.err(elem, "remove it", "instance group %d has a profile, which only TensorRT has", i)
 		} else if _, err := strconv.ParseUint(p, 10, 31); err != nil {
 			c.err(elem, "write the profile's number, such as \"0\"", "profile %q is no whole number", p)

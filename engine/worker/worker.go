@@ -238,7 +238,7 @@ func (w *Worker) run(ended <-chan string) {
 	}
 	switch {
 	case w.unloadOverdue():
-		err = status.Errorf(status.Unavailable, "model instance '%s' had the request for longer than %v after its "+
+		err = status.Errorf(status.Unavailable, "model instance '%s' was still at work more than %v after its "+
 			"model was unloaded (unload-timeout-seconds); its process was ended", w.spec.Name, w.watch.unloadLimit())
 	case err == nil:
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' ended while it had the request: %s",
