@@ -14,6 +14,9 @@ type Range struct {
 	Start, End, Step float64 // End 0: until the latency threshold is met
 }
 
+// Has reports whether a level is at most the end, apart from rounding errors. No level is if there is no end.
+func (r Range) Has(level float64) bool { return level <= r.End*(1+1e-12) }
+
 // ParseRange reads "start:end:step". Without an end the range has one level; the default step is 1. whole demands whole
 // numbers, as for a concurrency.
 func ParseRange(s string, whole bool) (Range, error) {

@@ -221,7 +221,7 @@ func search(ctx context.Context, r Range, binary bool, measure measureFunc) erro
 	}
 	for i := 0; ; i++ {
 		level := r.Start + float64(i)*r.Step // rounding errors do not add up
-		if i > 0 && r.End != 0 && level > r.End*(1+1e-12) {
+		if i > 0 && r.End != 0 && !r.Has(level) {
 			return nil
 		}
 		if within, err := measure(ctx, level); err != nil || !within {

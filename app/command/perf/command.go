@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context, env *command.Env) (status int, err er
 	m.Events = o.events(env.Stdout, env.Stderr)
 	result, err := perf.Run(ctx, *m)
 	if b := result.Beyond; b != nil && !m.Binary && err == nil {
-		if levels := cmp.Or(m.Concurrency, m.Rate); levels != nil && b.Level+levels.Step <= levels.End {
+		if levels := cmp.Or(m.Concurrency, m.Rate); levels != nil && levels.Has(b.Level+levels.Step) {
 			fmt.Fprintf(env.Stderr, "The levels after %g are not measured.\n", b.Level)
 		}
 	}

@@ -143,17 +143,7 @@ func TestRealShapesChange(t *testing.T) {
 			config := strings.ReplaceAll(strings.Replace(addSubConfig, "8", "0", 1), "[ 16 ]", "[ -1, 16 ]") +
 				parameters("TARGET_DEVICE", device, "RESHAPE_IO_LAYERS", "YES")
 			m.Config = completed(parse(t, config), "openvino", "model.xml")
-			s := backend.Spec{ModelName: "m", Version: 1, Config: m.Config, ModelFolder: m.ModelFolder,
-				VersionFolder: m.VersionFolder, Log: slog.New(slog.DiscardHandler)}
-			model, err := b.f.load(t.Context(), s, &processOptions{Library: b.find(t.Context())})
-			if err != nil {
-				t.Fatal(err)
-			}
-			inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0",
-				Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
-			if err != nil {
-				t.Fatal(err)
-			}
+			model, inst := loadOne(t, b, &m)
 			for _, rows := range []int{1, 3, 2, 300, 200} { // the last two are not copied into a batch
 				r := infer.New()
 				r.Inputs, r.BatchSize = m.Inputs(rows, 7), 1
@@ -201,8 +191,9 @@ func TestRealRunsDoNotLeak(t *testing.T) {
 	})
 }
 
-func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []tensor.Tensor) {
-	b := real(t, name)
+// loadOne loads a model in this process and makes an instance of it. The caller closes both.
+func loadOne(t *testing.T, b *Backend, m *backendtest.Model) (backend.Model, backend.Instance) {
+	t.Helper()
 	s := backend.Spec{ModelName: "m", Version: 1, Config: m.Config, ModelFolder: m.ModelFolder,
 		VersionFolder: m.VersionFolder, Log: slog.New(slog.DiscardHandler)}
 	model, err := b.f.load(t.Context(), s, &processOptions{Library: b.find(t.Context())})
@@ -214,6 +205,12 @@ func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []
 	if err != nil {
 		t.Fatal(err)
 	}
+	return model, inst
+}
+
+func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []tensor.Tensor) {
+	b := real(t, name)
+	model, inst := loadOne(t, b, m)
 	run := func(n int) {
 		for i := range n {
 			in, fails := good, i%10 == 9
