@@ -279,15 +279,17 @@ func TestAPanicFailsOnlyItsCall(t *testing.T) {
 	if grpcstatus.Code(err) != codes.Internal {
 		t.Errorf("ModelInfer = %v, want Internal", err)
 	}
-	stream, err := c.ModelStreamInfer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&inferencepb.ModelInferRequest{ModelName: "id"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Internal {
-		t.Errorf("ModelStreamInfer = %v, want Internal", err)
+	for _, model := range []string{"id", "repeat"} { // the second is decoupled
+		stream, err := c.ModelStreamInfer(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&inferencepb.ModelInferRequest{ModelName: model}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Internal {
+			t.Errorf("ModelStreamInfer of %s = %v, want Internal", model, err)
+		}
 	}
 	if _, err := c.ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err != nil {
 		t.Errorf("the server is gone: %v", err)

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// flow is a request of a stream to a decoupled model, and the infer.Waker of that request.
+// flow is a request of a stream to a decoupled model, and the infer.Waker of that request. Without a request it is the
+// refusal of one.
 type flow struct {
 	all  *flows
 	it   streamItem
@@ -17,14 +18,11 @@ func (f *flow) Wake() {
 	f.all.mu.Lock()
 	f.all.ready = append(f.all.ready, f)
 	f.all.mu.Unlock()
-	select {
-	case f.all.more <- struct{}{}:
-	default:
-	}
+	f.all.signal()
 }
 
-// flows are the requests of a stream to decoupled models. One goroutine sends their responses, in the order in which
-// the models send them. The zero value is not usable; see newFlows.
+// flows are the requests of a stream to decoupled models. One goroutine sends their responses and refusals, in the order
+// in which they come. The zero value is not usable; see newFlows.
 type flows struct {
 	c    *streamCall
 	once sync.Once     // starts the goroutine
@@ -40,16 +38,30 @@ func newFlows(c *streamCall) *flows {
 	return &flows{c: c, more: make(chan struct{}, 1), live: map[*flow]bool{}}
 }
 
+// infer passes a request to the engine. taken says that it is a flow now, with which the caller has nothing more to do
+// but to release its own reference.
+func (a *flows) infer(it streamItem) (taken bool, err error) {
+	f := a.begin(it)
+	if f == nil {
+		return false, a.c.s.engine.Infer(a.c.ctx, it.r)
+	}
+	defer func() {
+		if !taken { // also after a panic
+			f.drop()
+		}
+	}()
+	if err := a.c.s.engine.Infer(a.c.ctx, it.r); err != nil {
+		return false, err
+	}
+	return f.admitted(), nil
+}
+
 // begin makes a flow of a request that is now passed to the engine. The flow has its own reference on it. It returns
-// nil if the model is not decoupled, or if the call has ended. The caller must call admitted or drop.
+// nil if the model is not decoupled, or if the call has ended.
 func (a *flows) begin(it streamItem) *flow {
-	if !a.c.s.decoupled(it.r) || !a.c.add() {
+	if !a.c.s.decoupled(it.r) || !a.start() {
 		return nil
 	}
-	a.once.Do(func() {
-		a.c.senders.Add(1)
-		go a.send()
-	})
 	it.decoupled = true
 	f := &flow{all: a, it: it}
 	it.r.Retain()
@@ -57,11 +69,51 @@ func (a *flows) begin(it streamItem) *flow {
 	return f
 }
 
+// refuse makes a flow of the error that answers a request. It returns false if the call has ended.
+func (a *flows) refuse(it streamItem) bool {
+	if !a.start() {
+		return false
+	}
+	f := &flow{all: a, it: it}
+	a.mu.Lock()
+	ended := a.ended
+	if !ended {
+		a.live[f] = true
+		a.ready = append(a.ready, f)
+	}
+	a.mu.Unlock()
+	if ended {
+		f.leave()
+	} else {
+		a.signal()
+	}
+	return true
+}
+
+// start adds a worker for a flow. It returns false if the call has ended.
+func (a *flows) start() bool {
+	if !a.c.add() {
+		return false
+	}
+	a.once.Do(func() {
+		a.c.senders.Add(1)
+		go a.send()
+	})
+	return true
+}
+
+// signal says that something was added to ready.
+func (a *flows) signal() {
+	select {
+	case a.more <- struct{}{}:
+	default:
+	}
+}
+
 // admitted says that the engine has taken the request. It returns false if its model is not decoupled any more: then
 // the request is not the flow's.
 func (f *flow) admitted() bool {
 	if !f.it.r.Served.Decoupled() {
-		f.drop()
 		return false
 	}
 	f.all.mu.Lock()
@@ -76,11 +128,11 @@ func (f *flow) admitted() bool {
 	return true
 }
 
-// drop returns the request to the caller of begin.
+// drop returns the request to the caller of begin. It does nothing if the flow is over.
 func (f *flow) drop() {
-	f.all.mu.Lock()
-	f.over = true
-	f.all.mu.Unlock()
+	if !f.end() {
+		return
+	}
 	f.it.r.Notify(nil)
 	f.it.r.Release()
 	f.all.c.workers.Done()
@@ -96,21 +148,32 @@ func (f *flow) end() bool {
 	return !was
 }
 
-// leave cancels the request of a call that has ended.
+// leave ends the flow of a call that has ended.
 func (f *flow) leave() {
 	if f.end() {
-		f.it.r.Cancel()
 		f.it.record.Left()
-		f.release()
+		f.cancel()
 	}
+}
+
+// cancel cancels the request of an ended flow, and releases it.
+func (f *flow) cancel() {
+	if f.it.r != nil {
+		f.it.r.Cancel()
+	}
+	f.release()
 }
 
 // release releases what an ended flow holds.
 func (f *flow) release() {
-	f.it.r.Notify(nil)
+	if f.it.r != nil {
+		f.it.r.Notify(nil)
+	}
 	f.it.record.Sent()
 	f.it.trace.End()
-	f.it.r.Release()
+	if f.it.r != nil {
+		f.it.r.Release()
+	}
 	f.all.c.done()
 	f.all.c.workers.Done()
 }
@@ -130,9 +193,12 @@ func (a *flows) send() {
 			if a.c.ctx.Err() != nil {
 				return
 			}
-			final, err := a.c.pass(f.it, f.it.r.Poll())
+			final, err := f.answer()
 			if err != nil {
 				a.c.cancel(err)
+				if f.end() { // its record has the error already
+					f.cancel()
+				}
 				return
 			}
 			if final && f.end() {
@@ -140,6 +206,15 @@ func (a *flows) send() {
 			}
 		}
 	}
+}
+
+// answer sends the next response, or the refusal. final says that it was the last one.
+func (f *flow) answer() (final bool, err error) {
+	c := f.all.c
+	if f.it.r == nil {
+		return true, c.refuse(f.it)
+	}
+	return c.pass(f.it, f.it.r.Poll())
 }
 
 // leave cancels the requests that wait for responses.
@@ -166,7 +241,7 @@ func (a *flows) next() *flow {
 		f := a.ready[0]
 		a.ready[0] = nil
 		a.ready = a.ready[1:]
-		if !f.over && f.it.r.Served.Decoupled() {
+		if !f.over && (f.it.r == nil || f.it.r.Served.Decoupled()) {
 			return f
 		}
 	}

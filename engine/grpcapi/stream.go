@@ -22,7 +22,7 @@ const streamDepth = 1024
 
 // streamCall is one running ModelStreamInfer. Its requests are passed to the engine as they come. The answers of models
 // that are not decoupled are sent in the order of the requests, those of decoupled models in the order in which the
-// models send them: a request to a decoupled model does not enter the queue, and is a flow.
+// models send them: a request to a decoupled model does not enter the queue, and is a flow, also if it is refused.
 type streamCall struct {
 	s      *Server
 	ctx    context.Context // ends with the call
@@ -99,8 +99,8 @@ func (c *streamCall) add() bool {
 	return true
 }
 
-// work answers a request to a decoupled model that is no flow on another goroutine. It returns false if no worker
-// begins any more.
+// work answers a request on another goroutine, to a model that has become decoupled meanwhile. It returns false if no
+// worker begins any more.
 func (c *streamCall) work(it streamItem) bool {
 	if !c.add() {
 		return false
@@ -156,32 +156,40 @@ func (c *streamCall) receive() {
 				continue
 			}
 		}
-		if !it.decoupled || !c.work(it) {
+		if !c.place(it) {
 			c.queue <- it
 		}
 	}
 }
 
+// place passes a request to a decoupled model that is no flow to what answers it. It returns false for other requests,
+// and if the call has ended.
+func (c *streamCall) place(it streamItem) bool {
+	switch {
+	case !it.decoupled:
+		return false
+	case it.r == nil:
+		return c.flows.refuse(it)
+	}
+	return c.work(it)
+}
+
 // admit passes a request to the engine. It returns true if the request is a flow now, which the caller has nothing more
 // to do with. Otherwise it completes the item.
 func (c *streamCall) admit(it *streamItem) bool {
-	var f *flow
+	taken := false
 	err := c.s.forward(c.ctx, it.r)
 	if err == nil {
-		f = c.flows.begin(*it)
-		err = c.s.engine.Infer(c.ctx, it.r)
+		taken, err = c.flows.infer(*it)
 	}
 	if err != nil {
-		if f != nil {
-			f.drop()
-		}
 		it.id, it.err = strings.Clone(it.r.ID), err
 		it.decoupled = c.s.decoupled(it.r)
 		it.r.Release()
 		it.r = nil
 		return false
 	}
-	if f != nil && f.admitted() {
+	if taken {
 		it.r.Release()
 		return true
 	}
@@ -271,7 +279,7 @@ func (c *streamCall) one(it streamItem) error {
 	defer it.trace.End()
 	defer it.record.Sent()
 	if it.r == nil {
-		return c.fail(it.record, it.err, &answer{id: it.id, noFinal: true})
+		return c.refuse(it)
 	}
 	if it.decoupled {
 		return c.several(it)
@@ -288,6 +296,11 @@ func (c *streamCall) one(it streamItem) error {
 }
 
 func (c *streamCall) done() { <-c.slots }
+
+// refuse answers a request that the engine has not admitted.
+func (c *streamCall) refuse(it streamItem) error {
+	return c.fail(it.record, it.err, &answer{id: it.id, noFinal: true})
+}
 
 // several sends the responses to a request to a decoupled model that is no flow.
 func (c *streamCall) several(it streamItem) error {

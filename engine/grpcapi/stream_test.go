@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,66 @@ func TestAnErrorBeforeTheLastResponseIsRecorded_C054(t *testing.T) {
 			t.Errorf("the record says %v, %q", r.Outcome, r.Text)
 		}
 	})
+}
+
+// The error ends the call. It is not the client that has left.
+func TestAnErrorThatEndsAStrictStreamIsRecorded_C054(t *testing.T) {
+	for name, m := range map[string]*served{
+		"response": {name: "fails", decoupled: true, answer: func(r *infer.Request) {
+			r.Fail(status.New(status.Internal, "my error"))
+		}},
+		"refusal": {name: "fails", decoupled: true, refuse: status.New(status.Internal, "my error")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := requests.New()
+			conn, _ := start(t, newFakeEngine(m), func(o *Options) { o.Requests = log })
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "triton_grpc_error", "true")
+			stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(ctx)
+			if err == nil {
+				err = stream.Send(one("fails", "1", 5, nil))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Internal {
+				t.Fatalf("Recv: %v, want Internal", err)
+			}
+			if log.Await(0) {
+				<-log.Half()
+			}
+			n := 0
+			log.Since(0, func(_ int64, r *requests.Record) {
+				n++
+				if r.Outcome != requests.Failed || r.Text != "my error" {
+					t.Errorf("the record says %v, %q", r.Outcome, r.Text)
+				}
+			})
+			if n != 1 {
+				t.Errorf("%d records, want 1", n)
+			}
+		})
+	}
+}
+
+func TestRefusalsOfDecoupledModelsKeepTheirOrder_B061(t *testing.T) {
+	const n = 500
+	e := newFakeEngine(&served{name: "refuses", decoupled: true, refuse: status.New(status.InvalidArg, "no")})
+	conn, _ := start(t, e, nil)
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := stream.Send(one("refuses", strconv.Itoa(i), 2, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		want := fmt.Sprintf(`error "no" / id=%d`, i)
+		if m, err := stream.Recv(); err != nil || short(m) != want {
+			t.Fatalf("Recv = %v, %v; want %s", m, err, want)
+		}
+	}
 }
 
 // Responses of decoupled models, and errors of requests to them, do not wait for the answers to earlier requests.
