@@ -50,7 +50,7 @@ type conn struct {
 	came   infer.Stamp // the first bytes of the request; 0 if nothing is recorded
 	fresh  bool        // the HTTP library has just taken it over and has no request of it
 	ended  bool        // the client closed its side, and everything before that was read
-	linger bool        // the client may still be sending: let it read the reply before the connection is reset
+	linger int64       // the client may still be sending: read so many MiB, so that the client can read the reply
 
 	// Of a body, arrived are the bytes since the last progress, and wanted is how many of them are progress. early: the
 	// library reads it, and its length is not known yet.
@@ -228,17 +228,30 @@ func (c *conn) Close() error {
 	if phase(c.phase.Load()) == polled {
 		return nil
 	}
-	if c.linger {
+	if c.linger > 0 {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) // a closed connection reads EOF anyway
-			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)       // whatever comes, the connection ends now
+			c.readOn()
 		}
 	}
 	return c.Conn.Close()
 }
 
-// lingerBytes is how much the server reads after an early reply.
-const lingerBytes = 1 << 20
+// readOn reads what the client still sends, after an early reply. The client must send a MiB in each lingerTime.
+func (c *conn) readOn() {
+	for range c.linger {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) // a closed connection reads EOF anyway
+		if _, err := io.CopyN(io.Discard, c.Conn, 1<<20); err != nil || c.set.closing.Load() {
+			return
+		}
+	}
+}
+
+// How many MiB the server reads after an early reply. Many clients read no reply before they have sent the whole body,
+// which may be little over the limit.
+const (
+	lingerShort    = 1
+	lingerTooLarge = 256
+)
 
 // cancel makes the handler stop: nobody waits for its answer.
 func (c *conn) cancel() { c.once.Do(func() { close(c.left) }) }

@@ -211,7 +211,10 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	// The library would take the rest of the body for the next request.
 	unread := x.body != nil && !x.drained && !prefetched(x)
 	if unread {
-		x.conn.linger = true
+		x.conn.linger = lingerShort
+		if x.status == 413 {
+			x.conn.linger = lingerTooLarge
+		}
 	}
 	if unread || x.closeAfter || s.conns.closing.Load() {
 		ctx.SetConnectionClose()
@@ -315,7 +318,7 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 				Client: c.RemoteAddr().String(), Text: text})
 			s.opt.Requests.Add(requests.HTTP, c.RemoteAddr(), "", code, refusals.HTTPCause(code), text)
 		}
-		c.linger = true
+		c.linger = lingerShort
 		c.enter(writing)
 	}
 	ctx.Response.ResetBody() // nothing else is set yet; Reset would turn the Date header on, which starts a goroutine

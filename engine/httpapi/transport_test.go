@@ -301,6 +301,25 @@ func TestA10BodyLimit_B036(t *testing.T) {
 	alive(t, s)
 }
 
+// Python's urllib, for one, reads no reply before it has sent the whole body.
+func TestAClientThatSendsAllOfATooLargeBodyGetsTheAnswer_B036(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
+	for name, head := range map[string]string{
+		"length": "Content-Length: 33554432\r\n\r\n",
+		"chunk":  "Transfer-Encoding: chunked\r\n\r\n2000000\r\n",
+	} {
+		conn := dial(t, s.addr)
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s%s", addSubPath, head, strings.Repeat(" ", 32<<20))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "413 Request Entity Too Large" {
+			t.Errorf("%s: %s %s", name, got.status, got.body)
+		}
+	}
+}
+
 // A body whose length is known only at its end may have exactly as many bytes as the limit.
 func TestBodyLimitIsExact_B036(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 1000 })
