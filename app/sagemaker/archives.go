@@ -13,6 +13,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/httpapi/compat"
+	"nereid/engine/infer"
 	"nereid/engine/status"
 )
 
@@ -28,6 +29,7 @@ var (
 type loader interface {
 	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
+	ModelReady(name string, version int64) (bool, error)
 }
 
 // Archives serves the models of SageMaker's archives. Each model is a link in a separate model repository. Its methods
@@ -124,6 +126,10 @@ func (a *Archives) loadPart(ctx context.Context, p part) error {
 		return status.Errorf(status.Internal, "cannot link the archive's model: %w", err)
 	}
 	if err := a.engine.LoadModel(ctx, p.name, p.load); err != nil {
+		if ready, _ := a.engine.ModelReady(p.name, infer.LatestVersion); !ready {
+			// A model that is to be served and cannot be would keep the server from being ready.
+			err = errors.Join(err, a.engine.UnloadModel(context.WithoutCancel(ctx), p.name, false))
+		}
 		return errors.Join(err, os.Remove(link))
 	}
 	return nil

@@ -83,6 +83,9 @@ func TestArchives_B083(t *testing.T) {
 			t.Errorf("Load(%q, %q) = %v, want code %v", tt.name, tt.url, err, tt.code)
 		}
 	}
+	if !e.Ready() {
+		t.Error("after loads that failed the server is not ready")
+	}
 	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc"},
 		{Name: "h2.tar.gz", URL: root + "/def/model"}}) {
 		t.Errorf("loaded: %v", got)
@@ -225,6 +228,8 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 type refusing struct{ name string }
 
 func (refusing) LoadModel(context.Context, string, engine.LoadParameters) error { return nil }
+
+func (refusing) ModelReady(string, int64) (bool, error) { return false, nil }
 
 func (r *refusing) UnloadModel(_ context.Context, name string, _ bool) error {
 	if name == r.name {
