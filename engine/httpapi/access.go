@@ -73,7 +73,7 @@ func (x *exchange) deny(err error) {
 	if errors.As(err, &d) {
 		code = d.Status
 	}
-	x.challenge = code == 401
+	x.denied, x.challenge = true, code == 401
 	x.closeAfter = x.challenge // without a token a client does not hold a connection
 	x.fail(code, typeText, err.Error())
 }

@@ -246,11 +246,11 @@ func (c *conn) readOn() {
 	}
 }
 
-// How many MiB the server reads after an early reply. Many clients read no reply before they have sent the whole body,
-// which may be little over the limit.
+// How many MiB the server reads after an early reply. Many clients read no reply before they have sent the whole body.
 const (
-	lingerShort    = 1
-	lingerTooLarge = 256
+	lingerFault  = 1 // the request could not be read
+	lingerDenied = 16
+	lingerLong   = 256
 )
 
 // cancel makes the handler stop: nobody waits for its answer.

@@ -80,6 +80,7 @@ type response struct {
 	encoding    string         // Content-Encoding
 	accept      bool           // send Accept-Encoding: gzip, deflate
 	challenge   bool           // send WWW-Authenticate: Bearer
+	denied      bool           // the client may not use what it asks for
 	cancelled   bool           // the client has left, or the model says so: the reply is no refusal
 	closeAfter  bool           // close the connection after the reply
 	timing      string         // Server-Timing

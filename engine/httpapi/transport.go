@@ -211,9 +211,9 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	// The library would take the rest of the body for the next request.
 	unread := x.body != nil && !x.drained && !prefetched(x)
 	if unread {
-		x.conn.linger = lingerShort
-		if x.status == 413 {
-			x.conn.linger = lingerTooLarge
+		x.conn.linger = lingerLong
+		if x.denied {
+			x.conn.linger = lingerDenied
 		}
 	}
 	if unread || x.closeAfter || s.conns.closing.Load() {
@@ -318,7 +318,7 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 				Client: c.RemoteAddr().String(), Text: text})
 			s.opt.Requests.Add(requests.HTTP, c.RemoteAddr(), "", code, refusals.HTTPCause(code), text)
 		}
-		c.linger = lingerShort
+		c.linger = lingerFault
 		c.enter(writing)
 	}
 	ctx.Response.ResetBody() // nothing else is set yet; Reset would turn the Date header on, which starts a goroutine

@@ -302,20 +302,35 @@ func TestA10BodyLimit_B036(t *testing.T) {
 }
 
 // Python's urllib, for one, reads no reply before it has sent the whole body.
-func TestAClientThatSendsAllOfATooLargeBodyGetsTheAnswer_B036(t *testing.T) {
-	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
-	for name, head := range map[string]string{
-		"length": "Content-Length: 33554432\r\n\r\n",
-		"chunk":  "Transfer-Encoding: chunked\r\n\r\n2000000\r\n",
+func TestAClientThatSendsAllOfABodyGetsAnEarlyAnswer_B036(t *testing.T) {
+	s := serve(t, func(o *Options) {
+		o.MaxBody = 40 << 20
+		o.Authorize = func(a *Access) error {
+			if a.Path == "/denied" {
+				return &Denied{Status: 401, Text: "no token"}
+			}
+			return nil
+		}
+	})
+	for _, tt := range []struct {
+		path, head string
+		size       int
+		want       string
+	}{
+		{addSubPath, "Content-Length: 50331648\r\n\r\n", 48 << 20, "413 Request Entity Too Large"},
+		{addSubPath, "Transfer-Encoding: chunked\r\n\r\n3000000\r\n", 48 << 20, "413 Request Entity Too Large"},
+		{"/v2/models/nosuch/infer", "Content-Length: 33554432\r\n\r\n", 32 << 20, "404 Not Found"},
+		{"/nosuch", "Content-Length: 33554432\r\n\r\n", 32 << 20, "404 Not Found"},
+		{"/denied", "Content-Length: 12582912\r\n\r\n", 12 << 20, "401 Unauthorized"},
 	} {
 		conn := dial(t, s.addr)
-		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s%s", addSubPath, head, strings.Repeat(" ", 32<<20))
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s%s", tt.path, tt.head, strings.Repeat(" ", tt.size))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want the answer %s", tt.path, err, tt.want)
 			continue
 		}
-		if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "413 Request Entity Too Large" {
-			t.Errorf("%s: %s %s", name, got.status, got.body)
+		if got := receive(t, bufio.NewReader(conn), "POST"); got.status != tt.want {
+			t.Errorf("%s: %s %s, want %s", tt.path, got.status, got.body, tt.want)
 		}
 	}
 }
