@@ -21,8 +21,8 @@ func (f *flow) Wake() {
 	f.all.signal()
 }
 
-// flows are the requests of a stream to decoupled models. One goroutine sends their responses and refusals, in the order
-// in which they come. The zero value is not usable; see newFlows.
+// flows are the requests of a stream to decoupled models. One goroutine sends their responses and refusals, in the
+// order in which they come. The zero value is not usable; see newFlows.
 type flows struct {
 	c    *streamCall
 	once sync.Once     // starts the goroutine

@@ -16,8 +16,8 @@ const (
 	// opened at once.
 	defaultPollAfter = 2 * time.Second
 
-	// lingerTime is how long the server reads on after an early reply, for each MiB, so that the client can read the reply
-	// before the connection is reset.
+	// lingerTime is how long the server reads on after an early reply, for each MiB, so that the client can read the
+	// reply before the connection is reset.
 	lingerTime = 500 * time.Millisecond
 
 	// roomWait is how long a body waits for memory when requests and responses use all that they may: longer than most

@@ -324,7 +324,8 @@ func TestAClientThatSendsAllOfABodyGetsAnEarlyAnswer_B036(t *testing.T) {
 		{"/denied", "Content-Length: 12582912\r\n\r\n", 12 << 20, "401 Unauthorized"},
 	} {
 		conn := dial(t, s.addr)
-		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s%s", tt.path, tt.head, strings.Repeat(" ", tt.size))
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s%s", tt.path, tt.head,
+			strings.Repeat(" ", tt.size))
 		if err != nil {
 			t.Errorf("%s: %v, want the answer %s", tt.path, err, tt.want)
 			continue
