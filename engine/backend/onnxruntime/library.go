@@ -1,7 +1,6 @@
 package onnxruntime
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -11,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -111,10 +111,11 @@ func embeddedVersionOr(version string) string {
 // unpack writes the library inside the program to the folder, unless the folder has an intact copy, and returns its
 // path. The error is fs.ErrNotExist if the program has no copy.
 func unpack(files fs.FS, folder string) (string, error) {
-	packed, err := fs.ReadFile(files, embeddedLibrary)
+	packed, err := files.Open(embeddedLibrary) // it is read in parts: a copy would stay in memory for a while
 	if err != nil {
 		return "", err
 	}
+	defer packed.Close()
 	version, err := fs.ReadFile(files, embeddedVersion)
 	if err != nil {
 		return "", err
@@ -126,18 +127,22 @@ func unpack(files fs.FS, folder string) (string, error) {
 		folder = filepath.Join(folder, "nereid")
 	}
 	// The name contains the digest of the packed bytes, so that builds with other libraries do not share the file.
-	digest := sha256.Sum256(packed)
+	digest := sha256.New()
+	if _, err := io.Copy(digest, packed); err != nil {
+		return "", err
+	}
 	path := filepath.Join(folder, fmt.Sprintf("libonnxruntime-%s-%x.so", strings.TrimSpace(string(version)),
-		digest[:8]))
+		digest.Sum(nil)[:8]))
 	if intact(path) {
 		return path, nil
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("unpack onnxruntime: %w", err)
 	}
-	if err := write(path, packed); err != nil {
+	if err := write(path, files); err != nil {
 		return "", fmt.Errorf("unpack onnxruntime into %s: %w", folder, err)
 	}
+	debug.FreeOSMemory() // else a server is larger after its first start than after others
 	return path, nil
 }
 
@@ -164,8 +169,13 @@ func intact(path string) bool {
 
 // write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes. The library
 // is never whole in memory. After a loss of power the file may be damaged: intact notices that.
-func write(path string, packed []byte) error {
-	d, err := zstd.NewReader(bytes.NewReader(packed))
+func write(path string, files fs.FS) error {
+	packed, err := files.Open(embeddedLibrary)
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	d, err := zstd.NewReader(packed)
 	if err != nil {
 		return err
 	}

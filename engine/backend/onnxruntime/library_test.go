@@ -2,11 +2,14 @@ package onnxruntime
 
 import (
 	"bytes"
+	"crypto/rand"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -74,6 +77,30 @@ func TestUnpack(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(folder, "*.part")); len(left) > 0 {
 		t.Errorf("temporary files are left: %v", left)
+	}
+}
+
+// A server that unpacks the library is not larger afterwards than one that finds it: nereid tune compares the two.
+func TestUnpackKeepsNoMemory_F036(t *testing.T) {
+	const size = 16 << 20
+	content := make([]byte, size)
+	_, _ = rand.Read(content) // never fails
+	files, folder := packed(t, string(content)), t.TempDir()
+	content = nil
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapSys - m.HeapReleased)
+	}
+	for _, start := range []string{"first", "second"} {
+		debug.FreeOSMemory()
+		before := held()
+		if _, err := unpack(files, folder); err != nil {
+			t.Fatal(err)
+		}
+		if more := held() - before; more > size/4 {
+			t.Errorf("the %s unpack keeps %d bytes of memory", start, more)
+		}
 	}
 }
 
