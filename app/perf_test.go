@@ -6,8 +6,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -336,6 +338,17 @@ func TestPerfOutput(t *testing.T) {
 			t.Errorf("stderr %s", errs)
 		}
 	})
+	t.Run("F019 no file of a run whose first request fails", func(t *testing.T) {
+		path, data := dir+"/failed.json", dir+"/wrong.json"
+		if err := os.WriteFile(data, []byte(`{"data": [{"INPUT0": ["a"]}],
+			"validation_data": [{"OUTPUT0": ["b"]}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		perfRun(t, 99, "-m", "words", "-u", r.at("http"), "--input-data", data, "--profile-export-file", path)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the file is there: %v", err)
+		}
+	})
 	t.Run("F020 metrics of the GPUs", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "nv_gpu_utilization{gpu_uuid=\"GPU-a\"} "+
@@ -375,8 +388,9 @@ func TestPerfOutput(t *testing.T) {
 	t.Run("F009 no stable measurement", func(t *testing.T) {
 		for levels, left := range map[string]bool{"1:3": true, "1": false} {
 			_, errs := perfRun(t, 2, "-m", "plain", "-u", r.at("http"), "-p", "20", "-r", "2",
-				"--concurrency-range", levels)
+				"--concurrency-range", levels, "-f", dir+"/none.csv")
 			if !strings.Contains(errs, "Failed to obtain stable measurement within 2 measurement windows") ||
+				!strings.Contains(errs, "none.csv is not written") ||
 				strings.Contains(errs, "The levels after 1 are not measured.") != left {
 				t.Errorf("levels %s: stderr %s", levels, errs)
 			}

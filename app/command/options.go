@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,6 +119,22 @@ func wrap(text string, width int) (lines []string) {
 		line = strings.TrimLeft(line+" "+word, " ")
 	}
 	return append(lines, line)
+}
+
+// CheckFile refuses a file that could not be written: it is a folder, or has none. "": there is no file.
+func CheckFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	folder := filepath.Dir(path)
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", folder)
+	}
+	return err
 }
 
 // WriteFile creates or replaces a file and fills it with write. After an error the file may be incomplete.

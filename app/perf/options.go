@@ -151,7 +151,7 @@ func (o *Options) checkLevels(errs *faults, r *Range) {
 	if o.Binary && (r.End <= r.Start || o.Threshold == 0) {
 		errs.add("a binary search wants a range with an end above its start, and a latency threshold")
 	}
-	if r.End > r.Start && (o.Requests > 0 || o.Warmup > 0) {
+	if (r.End > r.Start || r.End == 0) && (o.Requests > 0 || o.Warmup > 0) {
 		errs.add("a number of requests or of warmup requests wants one level, not a range of them")
 	}
 	if o.Requests > 0 && float64(o.Requests) < r.Start {

@@ -86,14 +86,7 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 	if s.Fail.Count > 0 {
 		fmt.Fprintf(b, "%sFailed request count: %d\n", indent, s.Fail.Count)
 	}
-	total := s.Success.Mean()
-	fmt.Fprintf(b, "%sAvg request latency: %s (overhead %s + queue %s + ", indent, us(total),
-		us(max(0, total-s.Accounted())), us(s.Queue.Mean()))
-	if cached {
-		fmt.Fprintf(b, "cache hit %s + cache miss %s + ", us(s.CacheHit.Mean()), us(s.CacheMiss.Mean()))
-	}
-	fmt.Fprintf(b, "compute input %s + compute infer %s + compute output %s)\n", us(s.Input.Mean()), us(s.Infer.Mean()),
-		us(s.Output.Mean()))
+	latencyReport(b, s, cached, indent)
 	if len(s.Composing) == 0 {
 		return
 	}
@@ -103,6 +96,26 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 		fmt.Fprintf(b, "%s%s, version: %s\n", indent, c.Model.Name, c.Model.Version)
 		serverReport(b, c, cached, indent+"    ")
 	}
+}
+
+// latencyReport writes the average latency and its parts. With a cache the parts of hits and of misses are averages over
+// these alone, and follow below.
+func latencyReport(b *strings.Builder, s *ServerStats, cached bool, indent string) {
+	total, compute := s.Success.Mean(), s.Compute()
+	fmt.Fprintf(b, "%sAvg request latency: %s (overhead ", indent, us(total))
+	parts := fmt.Sprintf("compute input %s + compute infer %s + compute output %s)\n", us(s.Input.Mean()),
+		us(s.Infer.Mean()), us(s.Output.Mean()))
+	if !cached {
+		fmt.Fprintf(b, "%s + queue %s + %s", us(max(0, total-s.Accounted())), us(s.Queue.Mean()), parts)
+		return
+	}
+	hitOrMiss := Duration{Count: compute.Count + s.CacheHit.Count,
+		Sum: compute.Sum + s.CacheHit.Sum + s.CacheMiss.Sum}.Mean()
+	fmt.Fprintf(b, "%s + queue %s + cache hit/miss %s)\n", us(max(0, total-s.Queue.Mean()-hitOrMiss)),
+		us(s.Queue.Mean()), us(hitOrMiss))
+	fmt.Fprintf(b, "%s  Average Cache Hit Latency: %s\n", indent, us(s.CacheHit.Mean()))
+	fmt.Fprintf(b, "%s  Average Cache Miss Latency: %s (cache lookup/insertion %s + %s", indent,
+		us(s.CacheMiss.Mean()+compute.Mean()), us(s.CacheMiss.Mean()), parts)
 }
 
 // gpuReport writes the figures of at most sixteen GPUs.

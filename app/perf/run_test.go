@@ -406,6 +406,20 @@ func (s counters) Statistics(_ context.Context, model, _ string) (*inferencepb.M
 			ComputeInfer: d(3000), ComputeOutput: d(500)}}}}, nil
 }
 
+// hanging is counters that do not answer any more after so many calls.
+type hanging struct {
+	counters
+	after, n int
+}
+
+func (h *hanging) Statistics(ctx context.Context, model, version string) (*inferencepb.ModelStatisticsResponse, error) {
+	if h.n++; h.n > h.after {
+		<-ctx.Done()
+		return nil, errors.New("no answer")
+	}
+	return h.counters.Statistics(ctx, model, version)
+}
+
 func TestServerStatisticsOfTheWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clock{takes: always(10 * time.Millisecond)}
@@ -466,6 +480,21 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	})
+	t.Run("when it is cancelled, without waiting for statistics of a server that hangs", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			c := &clock{takes: always(10 * time.Millisecond)}
+			o := options(t, c)
+			o.Concurrency, o.Window, o.Server = one(2), 2*time.Second, &hanging{counters: counters{c}, after: 3}
+			r, err := Run(ctx, o)
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 4*time.Second+grace ||
+				len(r.Points) != 1 || !about(float64(r.Points[0].Requests), 400, .02) {
+				t.Errorf("Run = %d points, %v after %v", len(r.Points), err, time.Since(begin))
+			}
+		})
+	})
 	t.Run("with responses that differ from validation_data", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := options(t, &clock{takes: always(time.Millisecond)})
@@ -507,6 +536,9 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		{"F010 a number of requests for a range", func(o *Options) {
 			o.Concurrency,
 				o.Requests = &Range{Start: 1, End: 4, Step: 1}, 100
+		}, "wants one level"},
+		{"F010 a number of requests for a range without an end", func(o *Options) {
+			o.Concurrency, o.Threshold, o.Requests = &Range{Start: 1, Step: 1}, time.Second, 100
 		}, "wants one level"},
 		{"F010 fewer requests than clients", func(o *Options) { o.Concurrency, o.Requests = one(8), 7 }, "fewer"},
 		{"a batch for a model without one", func(o *Options) {

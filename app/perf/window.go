@@ -49,9 +49,9 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 	o := &m.r.o
 	w := m.point()
 	var before *ServerStats
-	var err error
 	if o.Server != nil {
-		if before, err = snapshot(ctx, o.Server, &o.Model); err != nil {
+		var err error
+		if before, err = m.counters(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -67,13 +67,25 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 	w.Windows = 1
 	m.bounds = append(m.bounds, w.Begin, w.End)
 	if before != nil {
-		after, err := snapshot(context.WithoutCancel(ctx), o.Server, &o.Model)
+		after, err := m.counters(ctx)
 		if err != nil {
 			return nil, err
 		}
 		w.Server = after.minus(before)
 	}
 	return w, waited
+}
+
+// counters reads the server's counters. If ctx is done, the server gets the grace period; the error is then that of ctx.
+func (m *measurement) counters(ctx context.Context) (*ServerStats, error) {
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
+	s, err := snapshot(call, m.r.o.Server, &m.r.o.Model)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return s, err
 }
 
 // wait returns at the end of the window, or with an error at the end of the load or the run. It reads the metrics at

@@ -241,30 +241,42 @@ func (o *options) writeResult(env *command.Env, r *perf.Result) error {
 	if err := perf.WriteSummary(env.Stdout, r.Points); err != nil {
 		return err
 	}
-	if path := o.output.csv; path != "" && len(r.Points) > 0 {
-		model := &o.measure.Model
-		csv := perf.CSVOptions{Model: model, Verbose: o.output.verboseCSV, Metrics: o.server.collectMetrics}
-		if err := command.WriteFile(path, func(w io.Writer) error {
-			return perf.WriteCSV(w, r.Points, csv)
-		}); err != nil {
-			return err
-		}
-		if s := r.Points[0].Server; s != nil {
-			for i, c := range s.Composing {
-				name := fmt.Sprintf("%s_v%s.%s", c.Model.Name, c.Model.Version, filepath.Base(path))
-				err := command.WriteFile(filepath.Join(filepath.Dir(path), name), func(w io.Writer) error {
-					return perf.WriteComposingCSV(w, r.Points, i, model.Cached)
-				})
-				if err != nil {
-					return err
-				}
-			}
-		}
+	if err := o.writeCSV(env, r.Points); err != nil {
+		return err
 	}
-	if o.output.export == "" {
+	if o.output.export == "" || len(r.Experiments) == 0 {
 		return nil
 	}
 	return command.WriteFile(o.output.export, func(w io.Writer) error {
 		return perf.WriteExport(w, r.Experiments, env.Version)
 	})
+}
+
+// writeCSV writes the points, and those of the composing models into files of their own.
+func (o *options) writeCSV(env *command.Env, points []perf.Point) error {
+	path, model := o.output.csv, &o.measure.Model
+	switch {
+	case path == "":
+		return nil
+	case len(points) == 0:
+		fmt.Fprintf(env.Stderr, "No level has figures for -f: %s is not written.\n", path)
+		return nil
+	}
+	csv := perf.CSVOptions{Model: model, Verbose: o.output.verboseCSV, Metrics: o.server.collectMetrics}
+	if err := command.WriteFile(path, func(w io.Writer) error { return perf.WriteCSV(w, points, csv) }); err != nil {
+		return err
+	}
+	s := points[0].Server
+	if s == nil {
+		return nil
+	}
+	for i, c := range s.Composing {
+		name := fmt.Sprintf("%s_v%s.%s", c.Model.Name, c.Model.Version, filepath.Base(path))
+		if err := command.WriteFile(filepath.Join(filepath.Dir(path), name), func(w io.Writer) error {
+			return perf.WriteComposingCSV(w, points, i, model.Cached)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

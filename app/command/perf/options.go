@@ -171,7 +171,7 @@ func (o *options) windowOptions() []command.Option {
 		opt("--measurement-request-count", "N", "requests in a count window, which lasts at least a second; default 50",
 			count(&l.windowCount, 1)),
 		opt("-s, --stability-percentage", "PERCENT", "by how much the last three windows may differ; default 10",
-			percent(&m.Stability)),
+			stability(&m.Stability)),
 		opt("-r, --max-trials", "N", "the most windows; default 10", count(&m.MaxTrials, 1)),
 		opt("--percentile", "N", "the latency that decides; default -1, the average", percentile(&m.Percentile)),
 		opt("--request-count", "N", "one window of N requests", count(&m.Requests, 0)),
@@ -395,10 +395,10 @@ func (o *options) convert() error {
 // checkFiles refuses files that cannot be written after the measurement.
 func (o *options) checkFiles() error {
 	csv, export := o.output.csv, o.output.export
-	if err := checkFile(csv); err != nil {
+	if err := command.CheckFile(csv); err != nil {
 		return fmt.Errorf("-f: %w", err)
 	}
-	if err := checkFile(export); err != nil {
+	if err := command.CheckFile(export); err != nil {
 		return fmt.Errorf("--profile-export-file: %w", err)
 	}
 	if export == "" {
@@ -412,22 +412,6 @@ func (o *options) checkFiles() error {
 	}
 	o.measure.Keep = true
 	return nil
-}
-
-// checkFile refuses a file without a folder. "": there is no file.
-func checkFile(path string) error {
-	if path == "" {
-		return nil
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a folder", path)
-	}
-	folder := filepath.Dir(path)
-	info, err := os.Stat(folder)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no folder", folder)
-	}
-	return err
 }
 
 // convertLoad fills in the load.
@@ -574,6 +558,15 @@ func count(n *int, low int) func(string) error {
 		}
 		*n = int(i)
 		return nil
+	}
+}
+
+// stability takes a percentage that may be 0: the windows must then be equal.
+func stability(p *float64) func(string) error {
+	return func(v string) error {
+		err := percent(p)(v)
+		*p = max(*p, 1e-9) // 0 is the default
+		return err
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,6 +66,9 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 			o.python = at
 		}
 	}
+	if err := o.checkOutputs(); err != nil {
+		return err
+	}
 	t, err := o.newTuner()
 	if err != nil {
 		return err
@@ -79,6 +85,35 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	return errors.Join(err, o.report(r, stdout))
+}
+
+// checkOutputs refuses before the search what could not be written after it.
+func (o *options) checkOutputs() error {
+	if err := command.CheckFile(o.output.report); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	for option, path := range map[string]string{
+		"--export-path": o.output.export, "--output-model-repository": o.output.repository,
+	} {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s: %s is no folder", option, path)
+		}
+	}
+	if o.output.repository == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(o.output.repository)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--output-model-repository: %w", err)
+	}
+	for _, e := range entries {
+		n, ok := strings.CutPrefix(e.Name(), o.model+"_config_")
+		if _, err := strconv.Atoi(n); ok && (err == nil || n == "default") {
+			return fmt.Errorf("--output-model-repository: %s has %s already; remove it, or name another folder",
+				o.output.repository, e.Name())
+		}
+	}
+	return nil
 }
 
 // newTuner finds the models and their composing models.
@@ -141,6 +176,9 @@ func (o *options) runSearch(ctx context.Context, t *tuner, stdout, stderr io.Wri
 		names: append([]string{o.model}, o.with...), models: t.models(), goal: o.search.goal, mode: o.search.mode,
 		rate: o.search.lists.rate, batch: o.measure.batch, top: o.output.top, gpus: here.gpus, began: time.Now(),
 		found: &tune.Result{},
+	}
+	if here.gpus == 0 && slices.Contains(o.search.lists.kinds, tune.KindGPU) {
+		fmt.Fprintln(stderr, "This machine has no GPU that models may use: --instance-kinds changes nothing.")
 	}
 	fmt.Fprintf(stdout, "Tuning %s in separate servers. Servers that run now keep their configurations, but share the "+
 		"machine.\n", r.title())

@@ -89,13 +89,13 @@ func TestTune(t *testing.T) {
 	t.Run("F028 F031 a brute search of given values under request rates", func(t *testing.T) {
 		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--search=brute", "--max-batch-sizes=4,8",
 			"--queue-delays=off,100",
-			"--instance-counts=2", "--threads=1", "--request-rate=200,400")
+			"--instance-counts=2", "--threads=1", "--request-rate=200,400", "--instance-kinds=cpu,gpu")
 		// 2 sizes by 2 delays under 2 rates, and the present configuration, which is none of them.
 		if len(r.found.Trials) != 2*2*2+2 || len(r.variants()) != 5 || !r.found.Ended {
 			t.Errorf("%d measurements of %q\n%s", len(r.found.Trials), r.variants(), out)
 		}
 		for _, want := range []string{"200 requests/s", "dynamic batching, 0 µs → no dynamic batching",
-			"max_batch_size 64 → 4"} {
+			"max_batch_size 64 → 4", "no GPU that models may use: --instance-kinds changes nothing"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}

@@ -3,6 +3,7 @@ package tunecmd
 import (
 	"bytes"
 	"encoding/csv"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -241,6 +242,29 @@ func TestTuneVariants_F038(t *testing.T) {
 	if err := r.writeRepository(root); err == nil ||
 		!strings.Contains(err.Error(), "remove it, or name another folder") {
 		t.Errorf("variants take the place of others: %v", err)
+	}
+}
+
+// A search takes minutes: what cannot be written is refused before it.
+func TestTuneRefusesOutputsBeforeTheSearch_F033_F038(t *testing.T) {
+	root := writeFiles(t, t.TempDir(), map[string]string{"file": "", "out/m_config_3/x": "", "other/m_config_3b/x": ""})
+	for option, want := range map[string]string{
+		"--output-model-repository=" + root + "/out":   "m_config_3 already; remove it, or name another folder",
+		"--output-model-repository=" + root + "/file":  "is no folder",
+		"--export-path=" + root + "/file":              "is no folder",
+		"--report=" + root + "/none/r.html":            "no such file",
+		"--report=" + root:                             "is a folder",
+		"--output-model-repository=" + root + "/other": "no model \"m\"", // which comes next
+		"--report=" + root + "/file":                   "no model \"m\"",
+	} {
+		o, err := parse([]string{"-m", "m", "--model-repository", root, option})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.program = testProgram
+		if err := o.run(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", option, err, want)
+		}
 	}
 }
 

@@ -129,6 +129,7 @@ func (a *analyzer) file(file map[string]any) {
 		a.add("search", "brute")
 		a.add("queue-delays", "0")
 		a.add("threads", present)
+		a.add("instance-kinds", present)
 		a.add("instance-counts", "1:5")
 	}
 	a.ranges(file)

@@ -86,7 +86,7 @@ func TestAnalyzerFileOfSeveralModels(t *testing.T) {
 		l := &o.search.lists
 		if o.model != "b" || !l.rate || !slices.Equal(l.load, []int{16, 32, 64}) ||
 			!slices.Equal(l.batches, []int{4, 8, 16}) || !slices.Equal(l.instances, []int{1, 2, 3}) ||
-			!slices.Equal(l.delays, []int{0}) {
+			!slices.Equal(l.delays, []int{0}) || l.kinds == nil || len(l.kinds) > 0 {
 			t.Errorf("%s %+v", o.model, l)
 		}
 	})
