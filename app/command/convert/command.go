@@ -206,7 +206,9 @@ func (o *converter) nameFor(s source) string {
 		stem = strings.TrimRight(strings.TrimSuffix(stem, "predict_net"), "_/")
 	}
 	if cfg, err := configOf(s.file); err == nil && cfg != nil && s.kind == kindONNX {
-		stem = filepath.Dir(filepath.Dir(s.file)) + o.suffix()
+		if folder, err := folderOf(s.file); err == nil {
+			stem = folder + o.suffix()
+		}
 	}
 	return staging.ModelName(stem)
 }

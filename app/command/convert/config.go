@@ -47,9 +47,19 @@ func (o *converter) configure(ctx context.Context, s source, dir string) error {
 	return os.WriteFile(filepath.Join(dir, repo.ConfigName), []byte(text), 0o644)
 }
 
+// folderOf is the folder of the model that a file MODEL/VERSION/FILE belongs to.
+func folderOf(file string) (string, error) {
+	file, err := filepath.Abs(file) // it may be named from within these folders
+	return filepath.Dir(filepath.Dir(file)), err
+}
+
 // configOf returns the configuration that belongs to a file MODEL/VERSION/FILE; nil: there is none.
 func configOf(file string) (*inferencepb.ModelConfig, error) {
-	path := filepath.Join(filepath.Dir(filepath.Dir(file)), repo.ConfigName)
+	folder, err := folderOf(file)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, repo.ConfigName)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -61,31 +71,57 @@ func configOf(file string) (*inferencepb.ModelConfig, error) {
 	return cfg, faults.Err()
 }
 
-// copyConfig writes the configuration and the labels of the model that was converted, whose tensors stay the same.
+// copyConfig writes the configuration of the model that was converted, whose tensors stay the same, and the files that
+// it names.
 func (o *converter) copyConfig(cfg *inferencepb.ModelConfig, file, dir string) error {
 	if cfg == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(filepath.Dir(filepath.Dir(file)))
+	folder, err := folderOf(file)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for _, out := range cfg.Output {
-		if out.LabelFilename == "" {
-			continue
-		}
-		text, err := root.ReadFile(filepath.FromSlash(out.LabelFilename))
+	for _, name := range filesOf(cfg) {
+		text, err := root.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		out.LabelFilename = filepath.Base(out.LabelFilename)
-		if err := os.WriteFile(filepath.Join(dir, out.LabelFilename), text, 0o644); err != nil {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o644)); err != nil {
 			return err
 		}
 	}
-	cfg.Name, cfg.DefaultModelFilename, cfg.VersionPolicy = o.name, "", nil
+	cfg.Name, cfg.DefaultModelFilename, cfg.CcModelFilenames, cfg.VersionPolicy = o.name, "", nil, nil
 	return os.WriteFile(filepath.Join(dir, repo.ConfigName), []byte(modelconfig.Format(cfg)), 0o644)
+}
+
+// filesOf returns the files of labels, warmups and initial states that a configuration names, by their paths in the
+// model's folder.
+func filesOf(cfg *inferencepb.ModelConfig) (names []string) {
+	add := func(folder, name string) {
+		if name != "" {
+			names = append(names, filepath.Join(folder, filepath.FromSlash(name)))
+		}
+	}
+	for _, out := range cfg.Output {
+		add("", out.LabelFilename)
+	}
+	for _, w := range cfg.ModelWarmup {
+		for _, in := range w.Inputs {
+			add("warmup", in.GetInputDataFile())
+		}
+	}
+	for _, s := range cfg.GetSequenceBatching().GetState() {
+		for _, initial := range s.InitialState {
+			add("initial_state", initial.GetDataFile())
+		}
+	}
+	return names
 }
 
 // changedConfig returns the configuration of an ONNX model that was changed and not converted; nil: there is none.
