@@ -350,14 +350,18 @@ func TestPerfOutput(t *testing.T) {
 		}
 	})
 	t.Run("F020 metrics of the GPUs", func(t *testing.T) {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer key" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
 			io.WriteString(w, "nv_gpu_utilization{gpu_uuid=\"GPU-a\"} "+
 				"0.5\nnv_gpu_memory_used_bytes{gpu_uuid=\"GPU-a\"} "+
 				"1000\nnv_gpu_memory_total_bytes{gpu_uuid=\"GPU-a\"} 8000\n")
 		}))
 		defer s.Close()
 		out, _ := perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "-f", dir+"/gpu.csv",
-			"--verbose-csv", "--collect-metrics", "--metrics-url", s.URL, "--metrics-interval", "10")
+			"--verbose-csv", "--collect-metrics", "--metrics-url", s.URL, "--metrics-interval", "10", "-H",
+			"Authorization: Bearer key")
 		row := readCSV(t, dir+"/gpu.csv")[0]
 		if row["Avg GPU Utilization"] != "GPU-a:0.5;" || row["Avg GPU Power Usage"] != "" ||
 			row["Max GPU Memory Usage"] != "GPU-a:1000;" || row["Total GPU Memory"] != "GPU-a:8000;" ||

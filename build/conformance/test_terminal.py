@@ -112,6 +112,8 @@ def test_numbers_texts_and_json_are_sent(server):
     assert json.loads(run(server, "infer", "words", "-i", "x=@-", "--json", "--id=7", stdin="a\nb\n")) == {
         "model_name": "words", "model_version": "1", "id": "7",
         "outputs": [{"name": "y", "datatype": "BYTES", "shape": [1, 1], "data": ["a\nb"]}]}
+    nothing = json.loads(run(server, "infer", "words", "-i", "x=[]", "--shape=x:1,0", "--json"))
+    assert nothing["outputs"] == [{"name": "y", "datatype": "BYTES", "shape": [1, 0], "data": []}]
     text = run(server, "infer", "many", "-i", "x=" + ",".join(map(str, range(40))))
     assert text.splitlines() == ["OUTPUT  TYPE  SHAPE  VALUES", "y       FP32  [40]   0 1 2 3 4 5 6 7 8 9 … 30 more"]
 

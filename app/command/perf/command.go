@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -70,7 +72,11 @@ func (o *options) run(ctx context.Context, env *command.Env) (status int, err er
 	defer m.Target.Close()
 	m.Server = control
 	if o.server.collectMetrics {
-		m.Gather = perf.Scrape(ctx, http.DefaultClient, o.server.metricsAddress())
+		c, err := o.server.metricsClient()
+		if err != nil {
+			return statusBadUse, err
+		}
+		m.Gather = perf.Scrape(ctx, c, o.server.metricsAddress())
 	}
 	o.printSettings(env.Stdout)
 	m.Events = o.events(env.Stdout, env.Stderr)
@@ -131,6 +137,36 @@ func (o *options) target() (perf.Target, error) {
 		streams = int(min(16, max(r.Start, r.End)))
 	}
 	return perf.NewStream(g, streams, o.measure.Model.Decoupled)
+}
+
+// metricsClient is a client of the server's metrics. They get the headers of the requests, among which a token may be,
+// but not if they are on another machine than the server.
+func (s *serverOptions) metricsClient() (*http.Client, error) {
+	u, err := url.Parse(s.metricsAddress())
+	if err != nil {
+		return nil, err
+	}
+	conf, err := s.tls.config(u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	next := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf}
+	return &http.Client{Transport: headerTransport{s.host(), s.header(), next}}, nil
+}
+
+// headerTransport sends a header with every request to a host.
+type headerTransport struct {
+	host   string
+	header http.Header
+	next   http.RoundTripper
+}
+
+func (t headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Hostname() == t.host {
+		r = r.Clone(r.Context())
+		maps.Copy(r.Header, t.header)
+	}
+	return t.next.RoundTrip(r)
 }
 
 // metricsAddress is the URL of the server's metrics: by default on the host of -u.

@@ -72,19 +72,24 @@ func (s *serverOptions) dial() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	for _, h := range s.headers {
-		name, value, _ := strings.Cut(h, ":")
-		header.Add(name, strings.TrimSpace(value))
-	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf, DisableCompression: true,
 		MaxIdleConnsPerHost: 1 << 20, // each request in flight keeps its connection
 	}
 	return client.NewHTTP(s.address(), client.HTTPOptions{
-		Client: &http.Client{Transport: transport}, Header: header,
+		Client: &http.Client{Transport: transport}, Header: s.header(),
 		JSONInputs: s.inFormat == "json", JSONOutputs: s.outFormat == "json",
 	})
+}
+
+// header is the header of all requests over HTTP.
+func (s *serverOptions) header() http.Header {
+	header := http.Header{}
+	for _, h := range s.headers {
+		name, value, _ := strings.Cut(h, ":")
+		header.Add(name, strings.TrimSpace(value))
+	}
+	return header
 }
 
 func (s *serverOptions) dialGRPC() (*client.GRPC, error) {

@@ -102,12 +102,13 @@ func (o *inferOptions) run(ctx context.Context, s *session, model string) error 
 // inferOnce returns the response of a model that is not decoupled, and nil for one that is. A server may refuse to tell
 // configurations; then only its refusal of the request says so.
 func (s *session) inferOnce(ctx context.Context, c *client.HTTP, r *client.Request) (*client.Response, error) {
-	cfg, err := s.client.ModelConfig(ctx, r.Model, r.Version)
-	if err == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
+	cfg, untold := s.client.ModelConfig(ctx, r.Model, r.Version)
+	if untold == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
 		return nil, nil
 	}
 	resp, err := c.Infer(ctx, r)
-	if e, ok := errors.AsType[*client.Error](err); ok && strings.Contains(e.Message, "decoupled transaction policy") {
+	if e, ok := errors.AsType[*client.Error](err); ok && untold != nil &&
+		strings.Contains(e.Message, "decoupled transaction policy") {
 		return nil, nil
 	}
 	return resp, err
@@ -238,7 +239,7 @@ type outputJSON struct {
 	Name     string  `json:"name"`
 	DataType string  `json:"datatype"`
 	Shape    []int64 `json:"shape"`
-	Data     []any   `json:"data,omitempty"`
+	Data     []any   `json:"data,omitzero"`
 	File     string  `json:"file,omitempty"`
 }
 

@@ -2,6 +2,10 @@ package terminal
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"nereid/engine/client"
@@ -77,5 +81,34 @@ func TestBrief(t *testing.T) {
 	values := []any{int64(5), uint64(1234567890), float32(1.5), 0.123456789, true, "a"}
 	if got, want := brief(values), "5 1234567890 1.5 0.123457 true a"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// An error of a model may have the words with which servers refuse requests to decoupled models.
+func TestARequestIsSentOnceIfTheConfigurationIsTold_F049(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		sent := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !strings.HasSuffix(r.URL.Path, "/config"):
+				sent++
+				w.WriteHeader(http.StatusInternalServerError)
+				io.WriteString(w, `{"error":"the other model has a decoupled transaction policy"}`)
+			case told:
+				io.WriteString(w, `{"name":"m"}`)
+			default:
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}))
+		defer server.Close()
+		c, err := client.NewHTTP(server.URL, client.HTTPOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &session{client: c}
+		resp, err := s.inferOnce(t.Context(), c, &client.Request{Model: "m"})
+		if resp != nil || (err != nil) != told || sent != 1 {
+			t.Errorf("told %t: %v, %v after %d requests", told, resp, err, sent)
+		}
 	}
 }
