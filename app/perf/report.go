@@ -98,8 +98,8 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 	}
 }
 
-// latencyReport writes the average latency and its parts. With a cache the parts of hits and of misses are averages over
-// these alone, and follow below.
+// latencyReport writes the average latency and its parts. With a cache the parts of hits and of misses are averages
+// over these alone, and follow below.
 func latencyReport(b *strings.Builder, s *ServerStats, cached bool, indent string) {
 	total, compute := s.Success.Mean(), s.Compute()
 	fmt.Fprintf(b, "%sAvg request latency: %s (overhead ", indent, us(total))

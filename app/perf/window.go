@@ -76,7 +76,7 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 	return w, waited
 }
 
-// counters reads the server's counters. If ctx is done, the server gets the grace period; the error is then that of ctx.
+// counters reads the server's counters. If ctx is done, the server gets the grace period; an error is then that of ctx.
 func (m *measurement) counters(ctx context.Context) (*ServerStats, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -12,7 +12,8 @@ func TestTheConfigurationOfAChangedModelIsFoundFromEachFolder_F042(t *testing.T)
 	for name, text := range map[string]string{
 		"m/config.pbtxt": `backend: "onnxruntime" max_batch_size: 4 cc_model_filenames { key: "8.0" value: "x.onnx" }
 output { name: "O" data_type: TYPE_FP32 dims: 1 label_filename: "names/l.txt" }
-model_warmup { name: "w" batch_size: 1 inputs { key: "I" value { data_type: TYPE_FP32 dims: 1 input_data_file: "one" } } }
+model_warmup { name: "w" batch_size: 1
+  inputs { key: "I" value { data_type: TYPE_FP32 dims: 1 input_data_file: "one" } } }
 sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: 1
   initial_state { name: "s" data_type: TYPE_FP32 dims: 1 data_file: "zero" } } }`,
 		"m/1/model.onnx": "graph", "m/names/l.txt": "a", "m/warmup/one": "1", "m/initial_state/zero": "0",
@@ -40,7 +41,8 @@ sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP3
 				t.Fatal(err)
 			}
 			cfg, err := configOf(filepath.Join(dir, "1", "model.onnx"))
-			if err != nil || cfg.GetMaxBatchSize() != 4 || cfg.GetName() != "new" || len(cfg.GetCcModelFilenames()) > 0 {
+			if err != nil || cfg.GetMaxBatchSize() != 4 || cfg.GetName() != "new" ||
+				len(cfg.GetCcModelFilenames()) > 0 {
 				t.Errorf("the configuration is %v, %v", cfg, err)
 			}
 			for _, name := range filesOf(cfg) {
