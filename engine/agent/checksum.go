@@ -29,23 +29,18 @@ func (checksum) Act(ctx context.Context, a Action, m *Model) error {
 	if a != Load {
 		return nil
 	}
-	root, err := os.OpenRoot(m.Folder)
-	if err != nil {
-		return status.Errorf(status.Internal, "checksum: %w", err)
-	}
-	defer root.Close() // read only
 	for _, key := range slices.Sorted(maps.Keys(m.Parameters)) {
 		if err := ctx.Err(); err != nil {
 			return status.Errorf(status.Cancelled, "checksum: %w", err)
 		}
-		if err := check(root, key, m.Parameters[key]); err != nil {
+		if err := check(m.Folder, key, m.Parameters[key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func check(root *os.Root, key, want string) error {
+func check(folder, key, want string) error {
 	kind, path, ok := strings.Cut(key, ":")
 	var h hash.Hash
 	switch kind {
@@ -60,7 +55,7 @@ func check(root *os.Root, key, want string) error {
 		return status.Errorf(status.InvalidArg,
 			"checksum: parameter %q is neither MD5:<path> nor SHA256:<path> with a path inside the model's folder", key)
 	}
-	f, err := root.Open(path)
+	f, err := os.Open(filepath.Join(folder, path)) // also through a link, as backends do
 	if err != nil {
 		return status.Errorf(status.InvalidArg, "checksum: %w", err)
 	}

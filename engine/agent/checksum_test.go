@@ -15,8 +15,15 @@ func TestChecksum_A082_I024(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "1/file"), []byte("abc"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/etc/hostname", filepath.Join(folder, "out")); err != nil {
-		t.Fatal(err)
+	outside := t.TempDir()
+	for name, text := range map[string]string{"out": "abc", "other": "abcd"} { // as backends read them
+		target := filepath.Join(outside, name)
+		if err := os.WriteFile(target, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// of "abc": RFC 1321, FIPS 180-4
 	const md5, sha = "900150983cd24fb0d6963f7d28e17f72",
@@ -30,7 +37,8 @@ func TestChecksum_A082_I024(t *testing.T) {
 		{"no such file", "MD5:2/file", md5, "2/file"},
 		{"a folder", "MD5:1", md5, "not a regular file"},
 		{"a path that leads out", "MD5:../x", md5, "inside the model's folder"},
-		{"a link that leads out", "MD5:out", md5, "out"},
+		{"a link that leads out", "MD5:out", md5, ""},
+		{"a link that leads to another file", "MD5:other", md5, "Mismatched MD5"},
 		{"another algorithm", "CRC32:1/file", md5, "neither MD5:<path> nor SHA256:<path>"},
 		{"no algorithm", "1/file", md5, "neither MD5:<path> nor SHA256:<path>"},
 	} {

@@ -249,6 +249,8 @@ func (c *change) commit(p *plan, results []outcome) error {
 	switch {
 	case c.only != 0:
 		src = c.noteSingle(p, len(failed) == 0)
+	case c.over != nil && !c.fresh && e.src != nil:
+		src = e.src // what the override came with: a load without one compares the folder with that
 	case c.whenFull == stayEvicted:
 		src = c.noteAgain(p)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/engine/ensemble"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
@@ -165,6 +166,13 @@ func (c *change) markRequested() {
 	c.e.requested = true
 }
 
+// keepOverride makes the change one of the model as it is, also if its folder has changed since.
+func (c *change) keepOverride() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.over = c.e.override
+}
+
 // dropChoices forgets which versions were loaded or unloaded alone.
 func (c *change) dropChoices() {
 	c.m.mu.Lock()
@@ -197,6 +205,9 @@ func (c *change) load(o *operation) (kept bool, err error) {
 	defer time.AfterFunc(placeTime, leave).Stop()
 	defer c.limit()()
 	p, err := c.m.loader.prepare(c.ctx, c.src, c.over, c.choose())
+	if err == nil && cyclic == nil {
+		cyclic = circular(c.m.wayBack(c.e.name, ensemble.StepKeys(p.cfg)))
+	}
 	if err == nil && cyclic == nil {
 		return false, c.apply(p)
 	}
@@ -256,7 +267,9 @@ func (c *change) refuse(p *plan, err error) error {
 	m.step(e, refused{err})
 	kept := e.serves()
 	if c.over == e.override { // otherwise the next scan compares the folder with what was tried before
-		e.src = c.src
+		if c.over == nil || e.src == nil {
+			e.src = c.src
+		}
 		if p != nil && p.text != "" {
 			e.text = p.text
 		}

@@ -836,7 +836,8 @@ func TestUnfinishedCopyIsNotLoaded_A059_B14(t *testing.T) {
 	}
 }
 
-// D056: a load request brings back a model whose process is not started again, although its files are unchanged.
+// D056: a load request brings back a model whose process is not started again, or not yet, although its files are
+// unchanged.
 func TestALoadBringsALostProcessBack(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
@@ -851,6 +852,11 @@ func TestALoadBringsALostProcessBack(t *testing.T) {
 	r.load("m")
 	if _, loads, _ := r.b.count(); loads != first+1 || r.b.lost.Load() {
 		t.Errorf("%d loads after the process was lost, want %d", loads, first+1)
+	}
+	r.b.down.Store(true)
+	r.load("m")
+	if _, loads, _ := r.b.count(); loads != first+2 || r.b.down.Load() {
+		t.Errorf("%d loads after the process was down, want %d", loads, first+2)
 	}
 	r.check("loaded again", "m", 1)
 }

@@ -84,7 +84,7 @@ func (d *dependents) check(key string) {
 		}
 	}
 	m.mu.Lock()
-	models, wanted, over := e.models(), e.wanted && !m.closed, e.override
+	models, wanted := e.models(), e.wanted && !m.closed
 	m.mu.Unlock()
 	var unfit error
 	for _, mod := range models {
@@ -103,7 +103,7 @@ func (d *dependents) check(key string) {
 	case !wanted:
 	case len(models) > 0: // ensembles that it is a step of are to be checked too
 		d.update(key, "")
-	case over == nil:
+	default:
 		_ = d.reload(key)
 	}
 }
@@ -153,18 +153,80 @@ func (d *dependents) reload(key string) error {
 // ensemble is loaded. Errors: InvalidArg for ensembles that are steps of each other.
 func (o *operation) loadSteps(c *change) error {
 	steps := o.m.loader.steps(c.src, c.over)
-	if cycle := o.cycle([]string{c.src.Key}, steps); cycle != nil {
-		return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s",
-			strings.Join(cycle, " -> "))
+	if err := circular(o.cycle([]string{c.src.Key}, steps)); err != nil {
+		return err
 	}
+	defer o.m.awaitStep(c.e, "")
 	for _, step := range steps {
-		if !o.seen[step] {
-			o.seen[step] = true
-			o.loadStep(c.ctx, step)
-			o.loaded = append(o.loaded, step)
+		if o.seen[step] {
+			continue
 		}
+		if err := circular(o.m.awaitStep(c.e, step)); err != nil {
+			return err
+		}
+		o.seen[step] = true
+		o.loadStep(c.ctx, step)
+		o.loaded = append(o.loaded, step)
 	}
 	return nil
+}
+
+// circular returns the error for a way over the steps of ensembles that leads back; nil for none.
+func circular(way []string) error {
+	if way == nil {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(way, " -> "))
+}
+
+// awaitStep notes that the load of an ensemble, which holds its op, waits for that of a step; "": it does not. Loads
+// must not wait for each other: if the step's waits for this one, awaitStep notes nothing and returns the way back.
+func (m *Manager) awaitStep(e *entry, step string) (circle []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	way := []string{e.name}
+	for key := step; key != ""; {
+		way = append(way, key)
+		if key == e.name {
+			return way
+		}
+		next := m.entries[key]
+		if next == nil {
+			break
+		}
+		key = next.awaits
+	}
+	e.awaits = step
+	return nil
+}
+
+// wayBack returns a way from an ensemble over the models of its steps, as they are in service, back to it; nil if there
+// is none. What is in service may be older than the files.
+func (m *Manager) wayBack(key string, steps []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := map[string]bool{}
+	var walk func(path, steps []string) []string
+	walk = func(path, steps []string) []string {
+		for _, step := range steps {
+			way := append(slices.Clone(path), step)
+			if step == key {
+				return way
+			}
+			e := m.entries[step]
+			if e == nil || seen[step] {
+				continue
+			}
+			seen[step] = true
+			for _, mod := range e.models() {
+				if found := walk(way, ensemble.StepKeys(mod.Config())); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	return walk([]string{key}, steps)
 }
 
 // cycle returns a way from the first model of a path over the steps of its last model back to one on the path; nil if

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -129,24 +130,29 @@ func (v standing) status(n int64) VersionStatus {
 }
 
 // AllReady reports whether every model that is to be served has a version in service: strict readiness. A failed reload
-// does not count while the version loaded before serves. An ensemble does not count after one of its steps was unloaded
-// on request.
+// does not count while the version loaded before serves. An ensemble does not count while a model below it is
+// unloaded on request.
 func (m *Manager) AllReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if e.wanted && !e.serves() && !stepUnloaded(e, m.entries) {
+		if e.wanted && !e.serves() && !m.stepUnloaded(e, map[string]bool{}) {
 			return false
 		}
 	}
 	return true
 }
 
-// stepUnloaded reports whether an ensemble lacks one of the models that was unloaded on request.
-func stepUnloaded(e *entry, models map[string]*entry) bool {
-	return slices.ContainsFunc(e.cfg.GetEnsembleScheduling().GetStep(), func(s *inferencepb.ModelEnsembling_Step) bool {
-		step := models[s.GetModelName()]
-		return step != nil && step.held && !step.serves()
+// stepUnloaded reports whether an ensemble, or one among the models of its steps, lacks a model that was unloaded on
+// request. seen are the models that were looked at. mu is held.
+func (m *Manager) stepUnloaded(e *entry, seen map[string]bool) bool {
+	return slices.ContainsFunc(ensemble.StepKeys(e.cfg), func(key string) bool {
+		step := m.entries[key]
+		if step == nil || seen[key] || step.serves() {
+			return false
+		}
+		seen[key] = true
+		return step.held || m.stepUnloaded(step, seen)
 	})
 }
 

@@ -128,6 +128,7 @@ func (o *operation) reloadEnsemble(key string) (kept bool, err error) {
 		return true, err
 	}
 	defer c.end()
+	c.keepOverride()
 	return c.load(o)
 }
 
@@ -144,6 +145,7 @@ func (o *operation) reloadEvicted(key string) error {
 	}
 	defer c.end()
 	c.whenFull = stayEvicted
+	c.keepOverride()
 	_, err = c.load(o)
 	return err
 }

@@ -61,6 +61,7 @@ type entry struct {
 	busy      bool                     // a change that polling started is under way
 	waits     error                    // why a change that polling saw is not made yet
 	giveUp    context.CancelCauseFunc  // cancels the change under way; nil: there is none that loads
+	awaits    string                   // the model of a step that a load of this ensemble waits for; "": none
 	requested bool                     // it was loaded by its own name, not only as a step of an ensemble
 	// lingering ends the wait for the sequences of models that left service.
 	lingering map[*model.Model]context.CancelFunc
@@ -194,7 +195,7 @@ func (m *Manager) Discover() error {
 // Load loads a model, or what changed in it, and waits. over, if not nil, replaces its configuration and files. Errors
 // have Triton's texts: Internal "failed to load 'x', failed to poll from model repository" if it does not exist or its
 // configuration cannot be used, InvalidArg for an invalid name and "load failed for model 'x': …" if a version cannot
-// be loaded. Also InvalidArg if an override's file would lie outside the model's folder, or cannot have its name.
+// be loaded. Also InvalidArg if an override's file would lie outside the model's folder.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if err := m.checkName(name); err != nil {
 		return err

@@ -69,7 +69,7 @@ func (o *override) scan(key string) *repo.Model {
 }
 
 // unpack writes an override's files into a separate repository. name is the model's in the request, key the one of its
-// entry. An InvalidArg is a path that cannot be written; other errors have Triton's text.
+// entry. Errors have Triton's text.
 func (o *Options) unpack(name, key string, over *Override) (*override, error) {
 	if over == nil || over.Config == "" && len(over.Files) == 0 {
 		return nil, nil

@@ -34,6 +34,7 @@ type picky struct {
 	size    int64        // the memory that every model loaded from now on reports; 0: it reports none
 	onGPU   int64        // the memory of GPU 1 that it reports; 0: it reports none
 	lost    atomic.Bool  // the process of the models that are loaded has ended for good
+	down    atomic.Bool  // the models that are loaded take no requests
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -73,6 +74,7 @@ func (p *picky) Load(ctx context.Context, s backend.Spec) (backend.Model, error)
 		p.mu.Unlock()
 	}
 	p.lost.Store(false)
+	p.down.Store(false)
 	return &pickyModel{m, p, p.size}, err
 }
 
@@ -97,6 +99,13 @@ func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (
 
 func (m *pickyModel) Processes() []backend.Process {
 	return []backend.Process{{Quarantined: m.p.lost.Load()}}
+}
+
+func (m *pickyModel) Healthy() error {
+	if m.p.down.Load() {
+		return status.New(status.Unavailable, "the process is being started again")
+	}
+	return nil
 }
 
 func (m *pickyModel) MemoryBytes() int64 {

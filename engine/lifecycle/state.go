@@ -154,12 +154,13 @@ func (l life) settled() bool {
 	return ready > 0
 }
 
-// lost reports whether a process of a version has ended for good. Only a new load brings it back.
+// lost reports whether a version takes no requests now, or a process of it has ended for good: a load request loads it
+// again.
 func (s standing) lost() bool {
 	if s.model == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
+	return s.model.Healthy() != nil || slices.ContainsFunc(s.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
 }
 
 // leave takes a version's model out of service.
