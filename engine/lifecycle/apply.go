@@ -266,7 +266,7 @@ func (c *change) commit(p *plan, results []outcome) error {
 		}
 		c.over.hold()
 		e.override.release()
-		e.src, e.cfg, e.text, e.override = src, p.cfg, p.text, c.over
+		e.src, e.cfg, e.refused, e.text, e.override = src, p.cfg, nil, p.text, c.over
 		e.account.SetConfig(p.cfg)
 	}
 	m.mu.Unlock()

@@ -270,6 +270,10 @@ func (c *change) refuse(p *plan, err error) error {
 		if c.over == nil || e.src == nil {
 			e.src = c.src
 		}
+		e.refused = nil
+		if p != nil {
+			e.refused = p.cfg
+		}
 		if p != nil && p.text != "" {
 			e.text = p.text
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
@@ -203,5 +204,101 @@ func TestOverriddenModelComesBack_A065(t *testing.T) {
 	r.check("after a load without an override", "m", 2)
 	if batch() != 4 {
 		t.Errorf("after a load without an override: max_batch_size %d, want 4", batch())
+	}
+}
+
+// An ensemble that could not be loaded comes up when what it lacks is there, however it was refused.
+func TestEnsemblesComeUpWithTheirSteps_A069_A076(t *testing.T) {
+	for _, namespaces := range []bool{false, true} {
+		t.Run(fmt.Sprint("namespaces ", namespaces), func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.Namespaces = namespaces })
+			r.write("e/config.pbtxt", over("m"))
+			r.write("e/1/file", "")
+			r.pollAll()
+			r.check("without its step", "e")
+			r.pile()
+			r.pollAll()
+			r.check("with its step", "e", 1)
+			r.write("e/config.pbtxt", over("other"))
+			r.pollAll()
+			r.check("with a new step that is not there", "e", 1)
+			r.write("other/config.pbtxt", policy("all {}"))
+			r.write("other/1/file", "")
+			r.pollAll()
+			r.check("with the new step", "e", 1)
+			if s, _ := r.Model("e"); len(s.Versions) != 1 || s.Versions[0].Reason != "" ||
+				s.Versions[0].Model.Config().GetEnsembleScheduling().GetStep()[0].GetModelName() != "other" {
+				t.Errorf("the older version goes on although its new step is there: %+v", s.Versions)
+			}
+			r.write("e1/config.pbtxt", over("e2"))
+			r.write("e1/1/file", "")
+			r.write("e2/config.pbtxt", over("e1"))
+			r.write("e2/1/file", "")
+			r.pollAll()
+			r.check("in a circle", "e1")
+			r.write("e2/config.pbtxt", over("m"))
+			r.pollAll()
+			r.check("out of the circle", "e1", 1)
+		})
+	}
+}
+
+// An ensemble that goes on serving after a failed reload leaves service with a step that it runs.
+func TestOlderEnsembleLosesItsStep_A067(t *testing.T) {
+	r := newRig(t, nil)
+	r.pile("e")
+	r.write("e/config.pbtxt", over("nosuch"))
+	if err := r.Load(t.Context(), "e", nil); err == nil {
+		t.Fatal("a step that does not exist is accepted")
+	}
+	r.check("after a failed reload", "e", 1)
+	r.Unload("m")
+	r.check("without the step that it runs", "e")
+}
+
+// An unload of an older configuration's ensemble takes the steps that it runs.
+func TestUnloadOfAnOlderEnsemble_A067(t *testing.T) {
+	r := newRig(t, nil)
+	r.pile("e")
+	r.Unload("m")
+	r.load("e") // pulls m as a step
+	r.write("e/config.pbtxt", over("nosuch"))
+	if err := r.Load(t.Context(), "e", nil); err == nil {
+		t.Fatal("a step that does not exist is accepted")
+	}
+	r.UnloadAll("e")
+	r.check("after the unload", "e")
+	r.check("after the unload of the ensemble and its steps", "m")
+}
+
+// A step that is unloaded while an ensemble loads for the first time takes the ensemble out of service, also if it was
+// there when the ensemble was checked.
+func TestStepLeavesBeforeTheEnsembleServes_A069(t *testing.T) {
+	calls, unloadAt := 0, -1
+	for range 2 { // the first round finds out which look at the step is the last
+		r := newRig(t, nil)
+		r.write("m/config.pbtxt", policy("all {}"))
+		r.write("m/1/file", "")
+		r.load("m")
+		r.write("e/config.pbtxt", over("m"))
+		r.write("e/1/file", "")
+		calls = 0
+		look := r.loader.stepOf
+		r.loader.stepOf = func(name string, version int64) (*inferencepb.ModelConfig, error) {
+			cfg, err := look(name, version)
+			if calls++; calls == unloadAt {
+				r.Unload("m")
+			}
+			return cfg, err
+		}
+		err := r.Load(t.Context(), "e", nil)
+		if unloadAt < 0 {
+			unloadAt = calls
+			continue
+		}
+		if err != nil {
+			t.Errorf("the load, whose check passed: %v", err)
+		}
+		r.check("without its step", "e")
 	}
 }

@@ -17,14 +17,21 @@ type dependents struct {
 	// reloaded holds the ensembles that were reloaded for the change, with the outcome: one that fails is not tried
 	// again for each way that leads to it.
 	reloaded map[string]error
+	checking map[string]bool // ensembles whose check is under way: what refused configurations say may be a circle
 }
 
-func dependentsOf(m *Manager) *dependents { return &dependents{m, map[string]error{}} }
+func dependentsOf(m *Manager) *dependents {
+	return &dependents{m, map[string]error{}, map[string]bool{}}
+}
 
 // change runs a load of a model, and then brings the ensembles that it is a step of in line with it.
 func (d *dependents) change(key string, load func(*operation) (kept bool, err error)) error {
 	o := newOperation(d.m)
 	kept, err := load(o)
+	if e := d.m.lock(key, false); e != nil {
+		d.refit(e) // a model of its steps may have left since it was loaded
+		e.op.Unlock()
+	}
 	except := key
 	if kept { // it may not fit the models of its steps any more
 		except = ""
@@ -43,7 +50,7 @@ func (d *dependents) update(key, except string) {
 	m.mu.Lock()
 	var all []string
 	for other, e := range m.entries {
-		if other != except && other != key && e.wanted && mayHaveStep(e.cfg, key) {
+		if other != except && other != key && e.wanted && e.mayHaveStep(key) {
 			all = append(all, other)
 		}
 	}
@@ -58,11 +65,33 @@ func (d *dependents) update(key, except string) {
 	}
 }
 
+// configs returns the configuration that was tried last, and those of the loaded versions, which may be older. Some may
+// be nil. Manager.mu is held.
+func (e *entry) configs() []*inferencepb.ModelConfig {
+	all := []*inferencepb.ModelConfig{e.cfg, e.refused}
+	for _, mod := range e.models() {
+		all = append(all, mod.Config())
+	}
+	return all
+}
+
+// stepKeys returns the keys of the models of an ensemble's steps, also of versions that are older than its
+// configuration. Manager.mu is held.
+func (e *entry) stepKeys() (all []string) {
+	for _, cfg := range e.configs() {
+		all = append(all, ensemble.StepKeys(cfg)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // mayHaveStep reports whether a step of an ensemble runs a model, or may have to run it now that it has changed.
-func mayHaveStep(cfg *inferencepb.ModelConfig, key string) bool {
+// Manager.mu is held.
+func (e *entry) mayHaveStep(key string) bool {
 	_, name := repo.Split(key)
-	return slices.ContainsFunc(cfg.GetEnsembleScheduling().GetStep(), func(s *inferencepb.ModelEnsembling_Step) bool {
-		return s.GetModelName() == name
+	return slices.ContainsFunc(e.configs(), func(cfg *inferencepb.ModelConfig) bool {
+		return slices.ContainsFunc(cfg.GetEnsembleScheduling().GetStep(),
+			func(s *inferencepb.ModelEnsembling_Step) bool { return s.GetModelName() == name })
 	})
 }
 
@@ -73,6 +102,12 @@ func (d *dependents) check(key string) {
 	if e == nil {
 		return
 	}
+	if d.checking[key] {
+		e.op.Unlock()
+		return
+	}
+	d.checking[key] = true
+	defer delete(d.checking, key)
 	if d.moved(e) || d.switched(e) {
 		e.op.Unlock()
 		if d.reload(key) == nil {
@@ -84,7 +119,26 @@ func (d *dependents) check(key string) {
 		}
 	}
 	m.mu.Lock()
-	models, wanted := e.models(), e.wanted && !m.closed
+	loaded, failed, wanted := len(e.models()) > 0, e.failed(), e.wanted && !m.closed
+	m.mu.Unlock()
+	d.refit(e)
+	e.op.Unlock()
+	if !wanted {
+		return
+	}
+	if !loaded || failed {
+		_ = d.reload(key)
+	}
+	if loaded { // ensembles that it is a step of are to be checked too
+		d.update(key, "")
+	}
+}
+
+// refit takes an ensemble out of service if it does not fit the models of its steps. e.op is held.
+func (d *dependents) refit(e *entry) {
+	m := d.m
+	m.mu.Lock()
+	models := e.models()
 	m.mu.Unlock()
 	var unfit error
 	for _, mod := range models {
@@ -97,14 +151,6 @@ func (d *dependents) check(key string) {
 		m.step(e, suspended{unfit})
 		m.mu.Unlock()
 		m.o.Events.failed(e.name, 0, unfit, false)
-	}
-	e.op.Unlock()
-	switch {
-	case !wanted:
-	case len(models) > 0: // ensembles that it is a step of are to be checked too
-		d.update(key, "")
-	default:
-		_ = d.reload(key)
 	}
 }
 
@@ -312,7 +358,7 @@ func (m *Manager) unloadAll(key string) {
 		m.mu.Lock()
 		needed := m.entries[step] != nil && m.entries[step].requested
 		for _, e := range m.entries {
-			needed = needed || e.wanted && slices.Contains(ensemble.StepKeys(e.cfg), step)
+			needed = needed || e.wanted && slices.Contains(e.stepKeys(), step)
 		}
 		m.mu.Unlock()
 		if !needed {

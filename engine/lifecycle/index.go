@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -146,7 +145,7 @@ func (m *Manager) AllReady() bool {
 // stepUnloaded reports whether an ensemble, or one among the models of its steps, lacks a model that was unloaded on
 // request. seen are the models that were looked at. mu is held.
 func (m *Manager) stepUnloaded(e *entry, seen map[string]bool) bool {
-	return slices.ContainsFunc(ensemble.StepKeys(e.cfg), func(key string) bool {
+	return slices.ContainsFunc(e.stepKeys(), func(key string) bool {
 		step := m.entries[key]
 		if step == nil || seen[key] || step.serves() {
 			return false

@@ -11,7 +11,6 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/device"
-	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -57,6 +56,7 @@ type entry struct {
 	src       *repo.Model // what the present state came from; nil: never tried
 	override  *override
 	cfg       *inferencepb.ModelConfig // in service, or last tried
+	refused   *inferencepb.ModelConfig // of the last change, if it was refused before it was complete
 	text      string                   // the configuration file as it was then
 	busy      bool                     // a change that polling started is under way
 	waits     error                    // why a change that polling saw is not made yet
@@ -232,7 +232,7 @@ func (m *Manager) unload(key string) (steps []string) {
 	}
 	m.mu.Lock()
 	if e.wanted {
-		steps = ensemble.StepKeys(e.cfg)
+		steps = e.stepKeys()
 	}
 	m.mu.Unlock()
 	m.retire(e, retired{byHand: true}, true)

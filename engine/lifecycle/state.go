@@ -154,6 +154,16 @@ func (l life) settled() bool {
 	return ready > 0
 }
 
+// failed reports whether the last change failed, altogether or for a version.
+func (l life) failed() bool {
+	for _, v := range l.versions {
+		if v.reason != nil && v.reason != errUnloaded {
+			return true
+		}
+	}
+	return l.err != nil
+}
+
 // lost reports whether a version takes no requests now, or a process of it has ended for good: a load request loads it
 // again.
 func (s standing) lost() bool {

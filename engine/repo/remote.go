@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +18,8 @@ import (
 // Remote is a model repository that is not in a local folder. Its models are copied to one when they are loaded. Its
 // methods are safe for concurrent use.
 type Remote interface {
-	// List returns the files of the repository, or of one model if that is not "", in any order. It returns within a
-	// limited time. After an error nothing is known about the repository.
+	// List returns the files of the repository, or of one model if that is not "", in any order. A path with a slash
+	// at its end is a folder; those without files need not be there. It returns within a limited time. After an error nothing is known about the repository.
 	List(model string) ([]File, error)
 	// Folder returns the local folder of a model, to which Fetch copies files.
 	Folder(model string) string
@@ -52,6 +55,9 @@ func scanRemote(root string, r Remote, o *Options) (found []*Model, err error) {
 		}
 	}
 	for name, files := range byModel {
+		if !slices.ContainsFunc(files, func(f File) bool { return !strings.HasSuffix(f.Path, "/") }) {
+			continue // folders without files
+		}
 		found = append(found, remoteModel(root, name, o.ConfigName, r, files))
 	}
 	return found, nil
@@ -60,10 +66,14 @@ func scanRemote(root string, r Remote, o *Options) (found []*Model, err error) {
 // remoteModel is ScanModel for a remote model.
 func remoteModel(root, name, configName string, r Remote, files []File) *Model {
 	m := &Model{Name: name, Key: name, Root: root, Folder: r.Folder(name), Versions: map[int64]Fingerprint{}}
+	versions := map[int64]*printer{}
 	used := map[string]File{} // by path below the model
 	var order []string
 	for _, f := range files {
 		rel := strings.TrimPrefix(f.Path, name+"/")
+		if v, ok := versionOf(rel); ok && versions[v] == nil { // also of a marker or an ignored file
+			versions[v] = newPrinter("")
+		}
 		if strings.HasSuffix(rel, "/") || hidden(rel) {
 			continue // a marker of a folder, or a file that is ignored
 		}
@@ -80,14 +90,11 @@ func remoteModel(root, name, configName string, r Remote, files []File) *Model {
 			m.Config = filepath.Join(m.Folder, rel)
 		}
 	}
-	shared, versions := newPrinter(m.Config), map[int64]*printer{}
+	shared := newPrinter(m.Config)
 	for _, rel := range order {
 		p := shared
 		if v, ok := versionOf(rel); ok {
-			if p = versions[v]; p == nil {
-				p = newPrinter("")
-				versions[v] = p
-			}
+			p = versions[v]
 		}
 		p.remote(filepath.Join(m.Folder, rel), used[rel])
 	}
@@ -150,8 +157,12 @@ func (m *Model) FetchVersion(ctx context.Context, number int64, progress Progres
 	if m.fetch == nil {
 		return nil
 	}
-	return m.fetch(ctx, func(rel string) bool {
+	err := m.fetch(ctx, func(rel string) bool {
 		v, ok := versionOf(rel)
 		return ok && v == number
 	}, progress)
+	if err == nil { // a version may have no files
+		err = os.MkdirAll(filepath.Join(m.Folder, strconv.FormatInt(number, 10)), 0o700)
+	}
+	return err
 }

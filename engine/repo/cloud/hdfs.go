@@ -101,7 +101,9 @@ func (b *hdfsFolder) walk(ctx context.Context, prefix string, left *int, each fu
 			f := repo.File{Path: at, Size: e.Length, Modified: time.UnixMilli(e.Modified), Tag: e.tag()}
 			err = each(f)
 		case "DIRECTORY":
-			err = b.walk(ctx, at+"/", left, each)
+			if err = each(repo.File{Path: at + "/"}); err == nil {
+				err = b.walk(ctx, at+"/", left, each)
+			}
 		}
 		if err != nil {
 			return err

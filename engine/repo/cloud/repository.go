@@ -186,7 +186,7 @@ func (r *Repository) prune(files []repo.File) {
 	exists := map[string]bool{}
 	for _, f := range files {
 		name, _, _ := strings.Cut(f.Path, "/")
-		exists[name] = true
+		exists[name] = exists[name] || !strings.HasSuffix(f.Path, "/")
 	}
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
