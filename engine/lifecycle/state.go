@@ -170,7 +170,8 @@ func (s standing) lost() bool {
 	if s.model == nil {
 		return false
 	}
-	return s.model.Healthy() != nil || slices.ContainsFunc(s.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
+	return s.model.Healthy() != nil ||
+		slices.ContainsFunc(s.model.Processes(), func(p backend.Process) bool { return p.Quarantined })
 }
 
 // leave takes a version's model out of service.

@@ -19,7 +19,8 @@ import (
 // methods are safe for concurrent use.
 type Remote interface {
 	// List returns the files of the repository, or of one model if that is not "", in any order. A path with a slash
-	// at its end is a folder; those without files need not be there. It returns within a limited time. After an error nothing is known about the repository.
+	// at its end is a folder; those that have files need not be there. It returns within a limited time. After an error
+	// nothing is known about the repository.
 	List(model string) ([]File, error)
 	// Folder returns the local folder of a model, to which Fetch copies files.
 	Folder(model string) string
