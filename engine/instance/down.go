@@ -70,8 +70,8 @@ func (s *Set) replace(r *run, wait bool) *run {
 			if other == r || other.ended() || other.down() != nil {
 				continue
 			}
-			able = true
 			if !other.turn.TryLock() {
+				able = true
 				continue
 			}
 			if !other.turn.closed {
@@ -82,9 +82,24 @@ func (s *Set) replace(r *run, wait bool) *run {
 		if !able || !wait {
 			return nil
 		}
-		s.freed.Wait()
+		s.await()
 	}
 	return nil
+}
+
+// await waits until a turn is released, at most for othersCheck: an instance that is back releases none. s.freed.L is
+// held.
+func (s *Set) await() {
+	t := time.AfterFunc(othersCheck, s.wake)
+	defer t.Stop()
+	s.freed.Wait()
+}
+
+// wake wakes the goroutines that wait for a turn.
+func (s *Set) wake() {
+	s.freed.L.Lock()
+	defer s.freed.L.Unlock()
+	s.freed.Broadcast()
 }
 
 // nested reports whether a model's execution made a request of the batch. It may occupy the instance that would have to

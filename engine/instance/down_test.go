@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -18,12 +19,13 @@ type mortal struct {
 	mu      sync.Mutex
 	down    map[string]chan struct{} // guarded by mu
 	ran     map[string]int           // guarded by mu: requests that an instance has executed
+	asked   map[string]int           // guarded by mu: how often an instance was asked whether it is down
 	started chan string              // not nil: an instance sends its name and waits for finish
 	finish  chan struct{}
 }
 
 func newMortal() *mortal {
-	return &mortal{fake: &fake{}, down: map[string]chan struct{}{}, ran: map[string]int{}}
+	return &mortal{fake: &fake{}, down: map[string]chan struct{}{}, ran: map[string]int{}, asked: map[string]int{}}
 }
 
 func (m *mortal) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
@@ -50,6 +52,12 @@ func (m *mortal) count(name string) int {
 	return m.ran[name]
 }
 
+func (m *mortal) questions(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[name]
+}
+
 type mortalInstance struct {
 	backend.Instance
 	m    *mortal
@@ -59,6 +67,7 @@ type mortalInstance struct {
 func (i *mortalInstance) Down() <-chan struct{} {
 	i.m.mu.Lock()
 	defer i.m.mu.Unlock()
+	i.m.asked[i.name]++
 	return i.m.down[i.name] // nil if there is none
 }
 
@@ -184,6 +193,77 @@ func TestABatchOfAnInstanceThatIsDown_D056(t *testing.T) {
 		if resp, err := r.Next(t.Context()); err != nil || resp.Err != nil {
 			t.Error(err, resp)
 		}
+	}
+}
+
+// stranded starts two instances. One executes the first request. The other has taken the second one and is down.
+func stranded(t *testing.T) (o Options, m *mortal, second *infer.Request, down string) {
+	t.Helper()
+	m = newMortal()
+	m.started, m.finish = make(chan string, 2), make(chan struct{}, 2)
+	o, s := startMortal(t, m, "a", "b")
+	var requests []*infer.Request
+	for i := range 2 {
+		r := infer.New()
+		t.Cleanup(r.Release)
+		r.BatchSize = 1
+		requests = append(requests, r)
+		if err := o.Batcher.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			down = map[string]string{"a": "b", "b": "a"}[<-m.started]
+			m.set(down, true) // it is in Next
+		}
+	}
+	for s.stranded.Load() == 0 {
+		runtime.Gosched()
+	}
+	return o, m, requests[1], down
+}
+
+func TestABatchDoesNotWaitForAnInstanceThatHasEnded_D056(t *testing.T) {
+	m := newMortal()
+	o, s := startMortal(t, m, "a", "b")
+	runs := *s.current.Load()
+	m.set("a", true)
+	runs[1].turn.Lock() // b executes
+	done, before := make(chan struct{}), m.questions("b")
+	go func() {
+		defer close(done)
+		for r := s.replace(runs[0], true); r != nil; r = s.replace(runs[0], true) { // before b has ended
+			s.release(r)
+		}
+	}()
+	for m.questions("b") == before {
+		runtime.Gosched()
+	}
+	s.freed.L.Lock() // replace has it until it waits
+	s.freed.L.Unlock()
+	o.Batcher.Close()
+	runs[1].turn.Unlock()
+	<-runs[1].done
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("it waits for an instance that has ended")
+	}
+}
+
+func TestABatchWaitsNoLongerWhenItsInstanceIsBack_D056(t *testing.T) {
+	_, m, second, down := stranded(t)
+	m.set(down, false)
+	select {
+	case got := <-m.started:
+		if got != down {
+			t.Errorf("%s executes, which is busy", got)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the request waits for the busy instance")
+	}
+	close(m.finish)
+	if _, err := second.Next(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

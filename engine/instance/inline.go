@@ -95,8 +95,6 @@ func (s *Set) acquire(r *run, b *infer.Batch) *run {
 func (s *Set) release(r *run) {
 	r.turn.Unlock()
 	if s.stranded.Load() > 0 {
-		s.freed.L.Lock()
-		s.freed.Broadcast()
-		s.freed.L.Unlock()
+		s.wake()
 	}
 }

@@ -246,7 +246,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	}
 	s.end(r)
 	r.turn.Lock()
-	defer r.turn.Unlock()
+	defer s.release(r)
 	r.turn.closed = true
 	s.closeInstance(r)
 }

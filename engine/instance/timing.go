@@ -15,7 +15,7 @@ const (
 	// an execution counts as long. It is below the 10 ms after which the Go runtime interrupts a goroutine that never
 	// waits.
 	sliceMost = time.Millisecond
-	// othersCheck is how often an instance that cannot execute looks whether other instances still can. Until then the
-	// requests in the queue wait for them.
+	// othersCheck is how often an instance that cannot execute looks whether other instances still can, and whether it
+	// can again. Until then the requests in the queue, and its batch, wait for them.
 	othersCheck = 100 * time.Millisecond
 )
