@@ -152,6 +152,18 @@ func (s *Set) Count() int {
 	return len(s.runs)
 }
 
+// Working returns the number of instances that take requests.
+func (s *Set) Working() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		if !r.place.Passive {
+			n++
+		}
+	}
+	return n
+}
+
 func (r *run) ended() bool {
 	select {
 	case <-r.done:

@@ -375,11 +375,11 @@ func (m *Model) Infer(r *infer.Request) error {
 			return err
 		}
 	}
-	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
+	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Working() {
 		m.leave()
 		return status.Errorf(status.InvalidArg,
 			"model '%s' is called by requests that hold all of its %d instances: the call would wait for itself; "+
-				"raise instance_group.count or call another model", m.name, m.set.Count())
+				"raise instance_group.count or call another model", m.name, m.set.Working())
 	}
 	if r.Served == nil { // otherwise it waited for the model to be loaded, and its caller may read Served now
 		r.Served = m

@@ -46,7 +46,7 @@ type callSite struct {
 	stuck bool // none of the calls can be answered, as far as is known
 }
 
-// liveInstance is a model instance with a process.
+// liveInstance is a model instance with a process. Passive ones are left out.
 type liveInstance struct {
 	version   int64     // 0: not known
 	execution *callSite // nil: nothing is executed
@@ -88,7 +88,7 @@ func (l *Launcher) cycle(r *infer.Request) []string {
 // code waits for.
 func (g *waitGraph) add(w *Worker) {
 	w.mu.Lock()
-	model := w.spec.ModelName
+	model, passive := w.spec.ModelName, w.spec.Passive
 	instance := liveInstance{version: w.spec.Version}
 	site := func() *callSite {
 		s := &callSite{model: model}
@@ -114,7 +114,9 @@ func (g *waitGraph) add(w *Worker) {
 	}
 	open := w.bls.awaited()
 	w.mu.Unlock()
-	g.instances[model] = append(g.instances[model], instance)
+	if !passive {
+		g.instances[model] = append(g.instances[model], instance)
+	}
 	for r, parent := range open {
 		makers, known := sites[parent]
 		switch {

@@ -50,6 +50,8 @@ type Spec struct {
 	Arena, Grow int64
 	// StartTimeout is how long the process may take to say hello. 0: 30 s.
 	StartTimeout time.Duration
+	// Passive says that the instance takes no requests.
+	Passive bool
 	// Decoupled says that requests may be answered after their execution, and any number of times.
 	Decoupled bool
 	// Outputs are those of the model's configuration. nil: they are not checked.

@@ -191,10 +191,10 @@ func (w *Worker) Trim(ctx context.Context) error {
 
 // Configure sets what a worker that was started without a model's whole configuration executes; see Spec. It is called
 // before the first Execute.
-func (w *Worker) Configure(name string, decoupled bool, outputs *Outputs) {
+func (w *Worker) Configure(name string, passive, decoupled bool, outputs *Outputs) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs
+	w.spec.Name, w.spec.Passive, w.spec.Decoupled, w.spec.Outputs = name, passive, decoupled, outputs
 }
 
 // stop kills the process, for a reason that is not a crash, and does not wait.

@@ -305,7 +305,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 
 // makeInstance makes the instance in a process that has loaded the model. An error ends the process.
 func (m *Model) makeInstance(ctx context.Context, w *started, p backend.Placement) error {
-	w.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.o.Outputs)
+	w.Configure(p.Name, p.Passive, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.o.Outputs)
 	if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
 		err = m.explain(w.Worker, err)
 		w.kill()

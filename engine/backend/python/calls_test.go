@@ -77,7 +77,7 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", y)]))
         return responses
 `,
-		"self/config.pbtxt": config(""),
+		"self/config.pbtxt": config("instance_group [ { count: 1 }, { count: 1 passive: true } ]"),
 		"self/1/model.py": callerOf(`
 q = pb_utils.InferenceRequest(model_name="self", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)])
 resp = q.exec()

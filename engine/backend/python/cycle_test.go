@@ -28,8 +28,9 @@ if x[0] == 1:
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
         continue`, "")
 	}
+	passive := "instance_group [ { count: 1 }, { count: 1 passive: true } ]" // the second one executes no call
 	r := serve(t, nil, map[string]string{
-		"a/config.pbtxt": config(""), "a/1/model.py": caller("a", "b"),
+		"a/config.pbtxt": config(passive), "a/1/model.py": caller("a", "b"),
 		"b/config.pbtxt": config(""), "b/1/model.py": caller("b", "a"),
 	}).ready()
 	answers := map[string]answer{}

@@ -15,7 +15,6 @@ import (
 	"nereid/engine/backend/isolation"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
-	"nereid/engine/system/affinity"
 	"nereid/engine/worker"
 	"nereid/engine/worker/process"
 )
@@ -62,15 +61,15 @@ func (m *model) stamp() string {
 }
 
 // spawn starts a process for an instance.
-func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *isolation.Caller,
+func (m *model) spawn(ctx context.Context, p backend.Placement, c *isolation.Caller,
 	extra []string) (*worker.Worker, error) {
 	w, err := m.b.o.Launcher.Start(ctx, worker.Spec{
-		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
+		Name: p.Name, Passive: p.Passive, ModelName: m.spec.ModelName, Version: m.spec.Version,
 		Command: []string{m.env.python, "-u", m.runtime}, Env: withMemory(slices.Concat(m.env.vars, extra)),
-		Limits: m.limits, Affinity: keep,
+		Limits: m.limits, Affinity: p.Affinity,
 		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
-		Caller: c, Log: m.log.With("instance", name),
+		Caller: c, Log: m.log.With("instance", p.Name),
 	})
 	if err != nil {
 		return nil, m.missing(err)
@@ -85,7 +84,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // both are set when a process starts
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
 			first, c = done.w, done.caller
-			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
+			first.Configure(p.Name, p.Passive, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
 		}
 	}
 	var err error
@@ -134,7 +133,7 @@ func (m *model) restore(ctx context.Context) error {
 // launch starts and initializes a process for an instance.
 func (m *model) launch(ctx context.Context, p backend.Placement, c *isolation.Caller) (*worker.Worker, error) {
 	c.Reset()
-	w, err := m.spawn(ctx, p.Name, p.Affinity, c, m.deviceVars(p))
+	w, err := m.spawn(ctx, p, c, m.deviceVars(p))
 	if err != nil {
 		return nil, err
 	}

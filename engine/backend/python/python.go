@@ -19,7 +19,6 @@ import (
 	"nereid/engine/metrics/custom"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
-	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )
@@ -204,7 +203,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 		return err
 	}
 	c := isolation.NewCaller(s.Host, b.o.Metrics)
-	w, err := m.spawn(ctx, s.ModelName, affinity.Policy{}, c, nil)
+	w, err := m.spawn(ctx, backend.Placement{Name: s.ModelName}, c, nil)
 	if err != nil {
 		return err
 	}
