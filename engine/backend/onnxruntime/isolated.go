@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -100,6 +101,9 @@ func (b *Backend) isolationOptions(s *backend.Spec) (*isolation.Options, error) 
 		s.Config.Parameters = map[string]*inferencepb.ModelParameter{}
 	}
 	s.Config.Parameters[isolationParameter] = &inferencepb.ModelParameter{StringValue: isolationNone}
+	maps.DeleteFunc(s.Config.Parameters, func(name string, _ *inferencepb.ModelParameter) bool {
+		return isLimit(name) // the process need not know its own
+	})
 	return &isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
 		Limits: limits,

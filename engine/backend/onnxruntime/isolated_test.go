@@ -2,6 +2,7 @@ package onnxruntime_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -91,6 +92,31 @@ func TestIsolationIsRefused(t *testing.T) {
 		backendtest.Refusal{Name: "datatype, reported by the process", Spec: sample(t, "identity_fp32", bad),
 			Code: status.InvalidArg,
 			Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
+}
+
+// A process does not warn of its own limits, which hold.
+func TestLimitsOfIsolatedModelsAreNoReasonToWarn(t *testing.T) {
+	c := isolate(config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}},
+		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
+	for name, value := range map[string]string{"EXECUTE_TIMEOUT_SECONDS": "5", "unread": "1"} {
+		c.Parameters[name] = &inferencepb.ModelParameter{StringValue: value}
+	}
+	m, err := isolating(t).Load(t.Context(), sample(t, "identity_fp32", c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := m.NewInstance(t.Context(),
+		backend.Placement{Name: "m_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := strings.Join(m.(backend.ProcessReporter).Processes()[0].Output, "\n")
+	if err := errors.Join(inst.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(output, "parameter=unread") || strings.Contains(output, "EXECUTE_TIMEOUT_SECONDS") {
+		t.Errorf("the process writes %q", output)
+	}
 }
 
 // crashing returns a model whose operator library aborts the process when it is loaded, or when it runs.

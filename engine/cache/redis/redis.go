@@ -61,6 +61,15 @@ func boolean(v string) (bool, error) {
 	return on, nil
 }
 
+func (s *settings) setPort(v string) error {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n == 0 {
+		return errors.New("it is not a number from 1 to 65535")
+	}
+	s.port = int(n)
+	return nil
+}
+
 // parse reads settings. Errors: InvalidArg.
 func parse(all map[string]string) (*settings, error) {
 	s := &settings{port: 6379}
@@ -90,7 +99,7 @@ func parse(all map[string]string) (*settings, error) {
 	}
 	text := func(at *string) func(string) error { return func(v string) error { *at = v; return nil } }
 	known := map[string]func(string) error{
-		"host": text(&s.host), "port": number(&s.port, 1), "db": number(&o.DB, 0),
+		"host": text(&s.host), "port": s.setPort, "db": number(&o.DB, 0),
 		"user": text(&o.Username), "password": text(&o.Password),
 		"connect_timeout": ms(&o.DialTimeout), "wait_timeout": ms(&o.PoolTimeout), "pool_size": number(&o.PoolSize, 1),
 		"socket_timeout": func(v string) error {

@@ -240,7 +240,9 @@ func TestPassword(t *testing.T) {
 func TestSettings(t *testing.T) {
 	for _, tt := range []struct{ name, key, value, want string }{
 		{"no host", "port", "1", "needs a host"},
-		{"port", "port", "x", "not a number"},
+		{"port", "port", "x", "not a number from 1 to 65535"},
+		{"port 0", "port", "0", "not a number from 1 to 65535"},
+		{"port of 17 bits", "port", "65536", "not a number from 1 to 65535"},
 		{"pool size", "pool_size", "0", "from 1 on"},
 		{"timeout", "connect_timeout", "-1", "milliseconds"},
 		{"TLS", "tls_enabled", "perhaps", "=perhaps: it is not a boolean; use true, on or 1, or false"},
