@@ -100,9 +100,6 @@ func New(o Options) (*Graph, error) {
 		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, holder: o.Hold, stats: o.Stats,
 		inputs: map[string]int{}, batching: cfg.GetMaxBatchSize() > 0, sequences: map[infer.CorrelationID][]*place{},
 	}
-	if o.Stats != nil {
-		o.Stats.Direct()
-	}
 	numbers := map[string]int{}
 	number := func(name string) int {
 		n, ok := numbers[name]

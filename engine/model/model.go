@@ -126,16 +126,18 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	if m.cache, err = newResponseCache(ctx, s); err != nil {
 		return nil, err
 	}
-	s.Stats.SetTags(metricTags(s.Config))
-	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
-	if s.Config.GetEnsembleScheduling() != nil {
+	direct := s.Config.GetEnsembleScheduling() != nil
+	if direct {
 		err = m.startEnsemble(ctx, s)
 	} else {
 		err = m.start(ctx, s)
 	}
 	if err != nil {
-		return nil, err
+		return nil, err // what served before keeps its labels and the rest
 	}
+	s.Stats.SetTags(metricTags(s.Config))
+	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
+	s.Stats.SetDirect(direct)
 	m.loadTime = time.Since(start)
 	s.Stats.SetLoadTime(m.loadTime)
 	return m, nil
@@ -186,6 +188,7 @@ func (m *Model) startEnsemble(ctx context.Context, s Spec) (err error) {
 		m.scheduler.Close()
 		return err
 	}
+	m.stats.SetReports(false, false)
 	return nil
 }
 

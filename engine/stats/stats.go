@@ -121,9 +121,9 @@ func (v *Version) Admitted() {
 // Pending returns the number of requests in the queue.
 func (v *Version) Pending() int64 { return v.pending.Load() }
 
-// Direct says that the version has no queue, so snapshots have no pending requests: those of an ensemble wait in the
-// queues of its steps.
-func (v *Version) Direct() { v.direct.Store(true) }
+// SetDirect says whether the version has no queue, so that snapshots have no pending requests: those of an ensemble wait
+// in the queues of its steps.
+func (v *Version) SetDirect(on bool) { v.direct.Store(on) }
 
 // Left counts n requests that have left the queue.
 func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
