@@ -312,6 +312,20 @@ def test_E038_E039_E044_I015_trace_file(traced, tmp_path):
         assert before - 10**9 < t["at"]["REQUEST_START"] < time.time_ns() + 10**9
 
 
+@pytest.mark.skipif(REFERENCE, reason="Triton's trace of such a request has only times")
+def test_E041_a_refused_request_has_the_id_and_the_version_that_it_asked_for(traced, tmp_path):
+    wrong = np.zeros((1, 16), np.int32)
+    for module, address in ((th, traced.http), (tg, traced.grpc)):
+        given = module.InferInput("X", wrong.shape, "INT32")
+        given.set_data_from_numpy(wrong)
+        with module.InferenceServerClient(address) as client, pytest.raises(InferenceServerException, match="'X'"):
+            client.infer("sums", [given], model_version="1", request_id=module.__name__)
+    traces = summary(elements(tmp_path / "trace.json", 2))
+    assert {t["request_id"] for t in traces.values()} == {th.__name__, tg.__name__}
+    assert {t["model_version"] for t in traces.values()} == {1}
+    assert not any("REQUEST_START" in t["at"] for t in traces.values())
+
+
 @writes_late
 def test_E040_tensors(good, tmp_path):
     options = ("level=TIMESTAMPS", "level=TENSORS", "rate=1", f"triton,file={tmp_path}/t")

@@ -33,6 +33,7 @@ func (s *Server) sample(ctx context.Context, r *infer.Request, start infer.Stamp
 		return nil
 	}
 	r.Times.Arrived = infer.Now()
+	tr.Asked(r.Version, r.ID)
 	tr.Mark(trace.GRPCWaitReadStart, start)
 	tr.Mark(trace.GRPCWaitReadEnd, r.Times.Arrived)
 	r.Trace = tr

@@ -93,6 +93,7 @@ func (s *Server) newRequest(x *exchange, model string, version int64) *infer.Req
 	start := infer.Now()
 	parent := trace.Parent{TraceParent: x.header("Traceparent"), TraceState: x.header("Tracestate")}
 	if tr := s.opt.Trace.Sample(model, parent); tr != nil {
+		tr.Asked(version, "")
 		tr.Mark(trace.HTTPRecvStart, start)
 		x.conn.trace, r.Trace = tr, tr
 	}
@@ -101,6 +102,7 @@ func (s *Server) newRequest(x *exchange, model string, version int64) *infer.Req
 
 // admit hands a request that was read to the engine.
 func (s *Server) admit(x *exchange, r *infer.Request) error {
+	x.conn.trace.Asked(r.Version, r.ID)
 	if err := s.forwardHeaders(x, r); err != nil {
 		return err
 	}

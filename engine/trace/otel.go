@@ -109,8 +109,18 @@ func newExporter(t *Telemetry, log *slog.Logger) (*exporter, error) {
 	q.SpanProcessor = sdk.NewBatchSpanProcessor(&lossLogger{SpanExporter: out, log: log, queue: q}, batch...)
 	ids := &idGenerator{}
 	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(q),
-		sdk.WithIDGenerator(ids))
+		sdk.WithIDGenerator(ids), sdk.WithRawSpanLimits(spanLimits()))
 	return &exporter{provider: p, tracer: p.Tracer("triton-server"), queue: q, ids: ids}, nil
+}
+
+// spanLimits are those of the SDK, but for the number of events: a request may have any number of responses, and each is
+// an event. The SDK would drop the first events.
+func spanLimits() sdk.SpanLimits {
+	l := sdk.NewSpanLimits()
+	if os.Getenv("OTEL_SPAN_EVENT_COUNT_LIMIT") == "" {
+		l.EventCountLimit = -1
+	}
+	return l
 }
 
 // endpoint returns the URL with its scheme. The SDK would ignore one that it cannot read.

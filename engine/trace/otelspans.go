@@ -39,6 +39,10 @@ func (x *exporter) add(tr *Trace) {
 	x.ids.next = api.SpanContextConfig{TraceID: tr.spans.trace, SpanID: newSpanID()}
 	ctx, root := x.tracer.Start(tr.context.into(context.Background()), rootSpan,
 		api.WithTimestamp(first.Time()), api.WithSpanKind(api.SpanKindServer))
+	defer root.End(api.WithTimestamp(last.Time()))
+	if tr.setting.Level&Timestamps == 0 {
+		return // as in Triton
+	}
 	for _, m := range tr.marks {
 		if ofRoot(m.name) {
 			root.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
@@ -48,7 +52,6 @@ func (x *exporter) add(tr *Trace) {
 	for _, c := range tr.children { // parents come before their children
 		contexts[c] = x.request(contexts[c.parent], c)
 	}
-	root.End(api.WithTimestamp(last.Time()))
 }
 
 // ofRoot reports whether a mark is an event of the root span. As in Triton, the end of a response is one.

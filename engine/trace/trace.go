@@ -114,6 +114,16 @@ func (tr *Trace) use() bool {
 	return false
 }
 
+// Asked notes what the client asked for, which is all that is known of a request that is refused before it is admitted.
+func (tr *Trace) Asked(version int64, id string) {
+	if tr == nil {
+		return
+	}
+	tr.root.mu.Lock()
+	defer tr.root.mu.Unlock()
+	tr.version, tr.request = version, strings.Clone(id)
+}
+
 // Admitted implements infer.Trace. A request whose model had to be loaded may be admitted after its root was written:
 // the request of the root does not wait for it. Then it is not followed.
 func (tr *Trace) Admitted(r *infer.Request) {

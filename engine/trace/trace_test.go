@@ -771,3 +771,57 @@ func BenchmarkOff(b *testing.B) {
 		}
 	}
 }
+
+// A request of a decoupled model has an event for each response, and keeps the first of them.
+func TestSpansKeepAllEvents_E042(t *testing.T) {
+	const n = 300
+	for limit, want := range map[string]int{"": n + 5, "4": 4} { // its own and those of HTTP
+		t.Setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", limit)
+		url, spans, _ := endpoint(t)
+		tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{URL: url})
+		trace := tr.Sample("m", Parent{})
+		r := infer.New()
+		r.ModelName, r.Served, r.Trace = "m", served{"m"}, trace
+		trace.Mark(HTTPRecvStart, infer.Now())
+		trace.Mark(HTTPRecvEnd, infer.Now())
+		r.Times.Arrived = infer.Now()
+		trace.Admitted(r)
+		for range n {
+			trace.Responded(r, &infer.Response{})
+		}
+		r.Fail(errors.New("the last one"))
+		trace.Mark(HTTPSendStart, infer.Now())
+		trace.Mark(HTTPSendEnd, infer.Now())
+		trace.End()
+		r.Release()
+		shut(t, tr)
+		for _, s := range spans() {
+			if got := len(s.GetEvents()); s.GetName() == rootSpan && got != want {
+				t.Errorf("limit %q: %d events, want %d", limit, got, want)
+			}
+		}
+	}
+}
+
+// What the client asked for is in the trace of a request that no model admits.
+func TestARefusedRequestHasItsID_E041(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t")
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
+	trace := tr.Sample("m", Parent{})
+	trace.Asked(7, "mine")
+	trace.End()
+	shut(t, tr)
+	if all := read(t, file); all[0].ModelName != "m" || all[0].ModelVersion != 7 || all[0].RequestID != "mine" {
+		t.Errorf("%+v", all[0])
+	}
+}
+
+func TestTensorsAloneHaveNoTimestampsInSpans_E039(t *testing.T) {
+	url, spans, _ := endpoint(t)
+	tr := open(t, Settings{Level: Tensors, Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{URL: url})
+	one(t, tr, "m", "", Parent{})
+	shut(t, tr)
+	if all := spans(); len(all) != 1 || all[0].GetName() != rootSpan || len(all[0].GetEvents()) > 0 {
+		t.Errorf("%v", all)
+	}
+}
