@@ -166,13 +166,14 @@ func (h *handler) prefix(b []byte, r slog.Record) []byte {
 	case r.Level >= slog.LevelWarn:
 		letter = 'W'
 	}
+	now := r.Time.UTC() // in both formats, as in Triton
 	iso := h.control.v.Load().Format == "ISO8601"
 	if iso {
-		b = r.Time.UTC().AppendFormat(b, time.RFC3339)
+		b = now.AppendFormat(b, time.RFC3339)
 		b = append(b, ' ')
 	} else {
 		b = append(b, letter)
-		b = r.Time.AppendFormat(b, "0102 15:04:05.000000 ")
+		b = now.AppendFormat(b, "0102 15:04:05.000000 ")
 	}
 	if iso {
 		b = append(b, letter, ' ')

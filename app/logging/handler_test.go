@@ -134,3 +134,18 @@ func TestAFullFileIsRenamedAndAnOlderOneIsRemoved(t *testing.T) {
 		t.Errorf("the newest line is not in the file: %v", err)
 	}
 }
+
+func TestLinesHaveUniversalTime_E046(t *testing.T) {
+	at := time.Date(2026, 11, 28, 23, 30, 0, 5000, time.FixedZone("", -5*3600))
+	for format, want := range map[string]string{"default": "I1129 04:30:00.000005 ", "ISO8601": "2026-11-29T04:30:00Z I "} {
+		var b bytes.Buffer
+		o := defaults()
+		o.Settings.Format = format
+		if err := newHandler(o, &b).Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "x", 0)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(b.String(), want) {
+			t.Errorf("%s: %q, want %q", format, b.String(), want)
+		}
+	}
+}
