@@ -123,6 +123,10 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 			return nil, status.Errorf(status.InvalidArg, "label name %q of metric family %q is not one of Prometheus: "+
 				"letters, digits and '_', no digit first", name, f.name)
 		}
+		if f.kind == Histogram && name == "le" {
+			return nil, status.Errorf(status.InvalidArg, "histogram %q cannot have a label named le: its buckets have it",
+				f.name)
+		}
 	}
 	if f.kind == Histogram {
 		for i, b := range buckets {
@@ -212,7 +216,7 @@ func (g *Registry) Append(b []byte) []byte {
 	for _, name := range slices.Sorted(maps.Keys(g.families)) {
 		f := g.families[name]
 		b = append(b, "# HELP "+name+" "...)
-		b = append(b, helpEscape.Replace(f.help)...)
+		b = append(b, helpEscape.Replace(valid(f.help))...)
 		b = append(b, "\n# TYPE "+name+" "+string(f.kind)+"\n"...)
 		for _, key := range slices.Sorted(maps.Keys(f.metrics)) {
 			b = f.metrics[key].append(b)
@@ -266,11 +270,14 @@ var (
 	valueEscape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
+// valid replaces what is not UTF-8, with which Prometheus would take no metric at all.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 // writeLabels formats labels for the place between the braces, sorted by name.
 func writeLabels(labels map[string]string) string {
 	var all []string
 	for _, name := range slices.SortedFunc(maps.Keys(labels), cmp.Compare) {
-		all = append(all, name+`="`+valueEscape.Replace(labels[name])+`"`)
+		all = append(all, name+`="`+valueEscape.Replace(valid(labels[name]))+`"`)
 	}
 	return strings.Join(all, ",")
 }
