@@ -63,6 +63,24 @@ func TestTokenIsChecked(t *testing.T) {
 }
 
 // A token that passes was used; one that is refused was not. A change of the other tokens keeps the time.
+// Whoever serves without a token learns from the log when that ends.
+func TestTheFirstTokenIsNotedInTheLog_B082(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		o     Options
+		lines int
+	}{{"nobody needed one", Options{}, 1}, {"everybody did", Options{Always: true}, 0}} {
+		var log bytes.Buffer
+		tt.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		tokens := open(t, tt.o)
+		create(t, tokens, "a", Infer)
+		create(t, tokens, "b", Infer)
+		if n := strings.Count(log.String(), "clients need a token from now on"); n != tt.lines {
+			t.Errorf("%s: %d lines, want %d, in\n%s", tt.name, n, tt.lines, log.String())
+		}
+	}
+}
+
 func TestLastUseOfATokenIsShown(t *testing.T) {
 	tokens := open(t, Options{})
 	_, used := create(t, tokens, "used", Infer)

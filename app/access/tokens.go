@@ -225,12 +225,16 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 		return Token{}, "", fmt.Errorf("%w: there is a token named %q already; revoke it or choose another name",
 			ErrName, name)
 	}
+	asked := t.Required()
 	text := prefix + rand.Text() + rand.Text()[:6]
 	made := Token{ID: strings.ToLower(rand.Text()[:8]), Name: name, Scope: scope, CreatedUS: time.Now().UnixMicro()}
 	if err := t.keep(ctx, append(slices.Clip(t.known), knownToken{made, sum(text), new(atomic.Int64)})); err != nil {
 		return Token{}, "", err
 	}
 	t.log.Info("an access token was made", "id", made.ID, "name", name, "scopes", scope.String())
+	if !asked {
+		t.log.Warn("clients need a token from now on, since there is one")
+	}
 	return made, text, nil
 }
 
