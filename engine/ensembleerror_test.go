@@ -152,6 +152,16 @@ func TestDecoupledStepFails_C048(t *testing.T) {
 					}
 				}
 			}
+			s, err := e.ModelStatistics(model, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// E034: the error is counted at its place, behind the responses.
+			first := s.GetModelStats()[0].GetResponseStats()["0"]
+			if first.GetFail().GetCount() != 25 || first.GetSuccess().GetCount() != 75 {
+				t.Errorf("the first response was an error %d times and a success %d times, want 25 and 75",
+					first.GetFail().GetCount(), first.GetSuccess().GetCount())
+			}
 		})
 	}
 	t.Run("C044 a decoupled step waits for slow steps that follow, for any time", func(t *testing.T) {

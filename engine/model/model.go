@@ -434,7 +434,7 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 	if reason == stats.Rejected && m.Config().GetEnsembleScheduling() != nil {
 		reason = stats.Other // a step's model rejected it, and counts that
 	}
-	if m.decoupled && executed {
+	if m.decoupled && (executed || m.set == nil) { // an ensemble that failed has no batch
 		m.stats.Responded(r, resp)
 	}
 	m.stats.Finished(r, resp, reason)
