@@ -113,8 +113,8 @@ func newExporter(t *Telemetry, log *slog.Logger) (*exporter, error) {
 	return &exporter{provider: p, tracer: p.Tracer("triton-server"), queue: q, ids: ids}, nil
 }
 
-// spanLimits are those of the SDK, but for the number of events: a request may have any number of responses, and each is
-// an event. The SDK would drop the first events.
+// spanLimits are those of the SDK, but for the number of events: a request may have any number of responses, and each
+// is an event. The SDK would drop the first events.
 func spanLimits() sdk.SpanLimits {
 	l := sdk.NewSpanLimits()
 	if os.Getenv("OTEL_SPAN_EVENT_COUNT_LIMIT") == "" {

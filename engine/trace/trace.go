@@ -137,8 +137,8 @@ func (tr *Trace) Admitted(r *infer.Request) {
 	}
 	tr.admitted = true
 	tr.model, tr.version, tr.request = strings.Clone(r.ModelName), r.Version, strings.Clone(r.ID)
-	if r.Served != nil {
-		tr.version = r.Served.Version()
+	if r.Served != nil { // with namespaces, a step's request names the model's repository too
+		tr.model, tr.version = r.Served.Name(), r.Served.Version()
 	}
 	if tr.setting.Level&Tensors != 0 {
 		tr.keep(infer.TensorQueueInput, r.Inputs)

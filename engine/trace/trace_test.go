@@ -825,3 +825,19 @@ func TestTensorsAloneHaveNoTimestampsInSpans_E039(t *testing.T) {
 		t.Errorf("%v", all)
 	}
 }
+
+// With namespaces the request of a step names the model and its repository. The trace has the name alone.
+func TestTheModelOfATraceHasNoNamespace_E041(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t")
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
+	trace := tr.Sample("e", Parent{})
+	r := infer.New()
+	r.ModelName, r.Served, r.Trace = "/repository/m", served{"m"}, trace
+	execute(t, r)
+	trace.End()
+	r.Release()
+	shut(t, tr)
+	if all := read(t, file); all[0].ModelName != "m" {
+		t.Errorf("the model is %q", all[0].ModelName)
+	}
+}
