@@ -31,7 +31,8 @@ func TestAFailedReloadDoesNotChangeTheMetrics_A044_E012_E015(t *testing.T) {
 	})
 	oneWord(t, e, "m")
 	for _, tt := range []struct{ name, config, value string }{
-		{"another label and no cache", `backend: "adder" metric_tags { key: "b" value: "2" }` + adderPorts, "no number"},
+		{"another label and no cache", `backend: "adder" metric_tags { key: "b" value: "2" }` + adderPorts,
+			"no number"},
 		{"an ensemble that sends nothing to its step", over("absent", ""), "10"},
 	} {
 		write(t, root+"/m/config.pbtxt", tt.config)
@@ -44,8 +45,8 @@ func TestAFailedReloadDoesNotChangeTheMetrics_A044_E012_E015(t *testing.T) {
 		e.Distributions("m", 1, []float64{0.5}, &d)
 		if !slices.Equal(s.Tags, []string{"_a", "1"}) || !s.Cached || d.HasSummary[stats.Request] ||
 			d.Summaries[stats.CacheMiss].Count != 1 {
-			t.Errorf("%s: labels %q, cached %v, %d misses in the summary; want those of before", tt.name, s.Tags, s.Cached,
-				d.Summaries[stats.CacheMiss].Count)
+			t.Errorf("%s: labels %q, cached %v, %d misses in the summary; want those of before", tt.name, s.Tags,
+				s.Cached, d.Summaries[stats.CacheMiss].Count)
 		}
 	}
 }

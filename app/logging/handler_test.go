@@ -137,7 +137,9 @@ func TestAFullFileIsRenamedAndAnOlderOneIsRemoved(t *testing.T) {
 
 func TestLinesHaveUniversalTime_E046(t *testing.T) {
 	at := time.Date(2026, 11, 28, 23, 30, 0, 5000, time.FixedZone("", -5*3600))
-	for format, want := range map[string]string{"default": "I1129 04:30:00.000005 ", "ISO8601": "2026-11-29T04:30:00Z I "} {
+	for format, want := range map[string]string{
+		"default": "I1129 04:30:00.000005 ", "ISO8601": "2026-11-29T04:30:00Z I ",
+	} {
 		var b bytes.Buffer
 		o := defaults()
 		o.Settings.Format = format

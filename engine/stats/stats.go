@@ -121,8 +121,8 @@ func (v *Version) Admitted() {
 // Pending returns the number of requests in the queue.
 func (v *Version) Pending() int64 { return v.pending.Load() }
 
-// SetDirect says whether the version has no queue, so that snapshots have no pending requests: those of an ensemble wait
-// in the queues of its steps.
+// SetDirect says whether the version has no queue, so that snapshots have no pending requests: those of an ensemble
+// wait in the queues of its steps.
 func (v *Version) SetDirect(on bool) { v.direct.Store(on) }
 
 // Left counts n requests that have left the queue.

@@ -124,8 +124,8 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 				"letters, digits and '_', no digit first", name, f.name)
 		}
 		if f.kind == Histogram && name == "le" {
-			return nil, status.Errorf(status.InvalidArg, "histogram %q cannot have a label named le: its buckets have it",
-				f.name)
+			return nil, status.Errorf(status.InvalidArg,
+				"histogram %q cannot have a label named le: its buckets have it", f.name)
 		}
 	}
 	if f.kind == Histogram {
