@@ -16,6 +16,8 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/stats"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -57,6 +59,18 @@ func TestReflection_B069(t *testing.T) {
 		got, err = ask(t, conn, &reflectionv1.ServerReflectionRequest{MessageRequest: symbol})
 		if err != nil || len(got.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 			t.Errorf("no file of ModelInferRequest: %v, %v", got, err)
+		}
+		symbol.FileContainingSymbol = healthService
+		got, err = ask(t, conn, &reflectionv1.ServerReflectionRequest{MessageRequest: symbol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var health descriptorpb.FileDescriptorProto
+		if err := proto.Unmarshal(got.GetFileDescriptorResponse().GetFileDescriptorProto()[0], &health); err != nil {
+			t.Fatal(err)
+		}
+		if m := health.GetService()[0].GetMethod(); len(m) != 1 || m[0].GetName() != "Check" {
+			t.Errorf("methods of the health service: %v, want Check, which is all that is served", m)
 		}
 	})
 	t.Run("guarded", func(t *testing.T) {

@@ -5,9 +5,14 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 )
 
 // serviceNames are the services that the reflection service lists.
@@ -24,7 +29,7 @@ func (s *Server) reflection() []*grpc.ServiceDesc {
 	for _, d := range descs {
 		names[d.ServiceName] = grpc.ServiceInfo{}
 	}
-	o := reflection.ServerOptions{Services: names}
+	o := reflection.ServerOptions{Services: names, DescriptorResolver: descriptors()}
 	servers := []any{reflection.NewServerV1(o), reflection.NewServer(o)}
 	guarded := make([]*grpc.ServiceDesc, len(descs))
 	for i, d := range descs {
@@ -39,6 +44,27 @@ func (s *Server) reflection() []*grpc.ServiceDesc {
 		guarded[i] = &own
 	}
 	return guarded
+}
+
+// descriptors returns the descriptions of the services as they are served: of the health service, only Check.
+func descriptors() protodesc.Resolver {
+	health := protodesc.ToFileDescriptorProto(grpc_health_v1.File_grpc_health_v1_health_proto)
+	for _, s := range health.GetService() {
+		s.Method = slices.DeleteFunc(s.Method, func(m *descriptorpb.MethodDescriptorProto) bool {
+			return m.GetName() != "Check"
+		})
+	}
+	served := new(protoregistry.Files)
+	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		if f.Path() == health.GetName() {
+			if own, err := protodesc.NewFile(health, protoregistry.GlobalFiles); err == nil {
+				f = own
+			}
+		}
+		_ = served.RegisterFile(f) // no name is there twice
+		return true
+	})
+	return served
 }
 
 // compressAnswers compresses the call's answers if the option is set and the client accepts that.
