@@ -12,10 +12,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Apply replaces the outputs of resp that r requests as classes. batched: the first dimension is the batch. After an
-// error the outputs must still be released. Errors: InvalidArg for types without classes, Internal for an output
-// whose data and shape do not fit.
-func Apply(r *infer.Request, resp *infer.Response, batched bool) error {
+// Apply replaces the outputs of resp that r requests as classes. After an error the outputs must still be released.
+// Errors: InvalidArg for types without classes, Internal for an output whose data and shape do not fit.
+func Apply(r *infer.Request, resp *infer.Response) error {
 	for i := range r.Outputs {
 		want := &r.Outputs[i]
 		if want.Classification == 0 {
@@ -25,21 +24,11 @@ func Apply(r *infer.Request, resp *infer.Response, batched bool) error {
 		if t == nil {
 			continue
 		}
-		if err := toClasses(t, int64(want.Classification), batched, r.Served.Labels(want.Name)); err != nil {
+		if err := toClasses(t, int64(want.Classification), r.Served.Batched(), r.Served.Labels(want.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// Wanted reports whether r requests any output as classes.
-func Wanted(r *infer.Request) bool {
-	for i := range r.Outputs {
-		if r.Outputs[i].Classification != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // toClasses replaces t's values by the k highest of each batch row, highest first, as BYTES "value:index" or
@@ -68,7 +57,7 @@ func toClasses(t *tensor.Tensor, k int64, batched bool, labels []string) error {
 	var out []byte
 	for row := range rows {
 		data := t.Data[row*per*size : (row+1)*per*size]
-		for _, i := range top(int(k), int(per), func(i int) float64 { return value(data, i) }) {
+		for _, i := range top(int(k), int(per), order(t.DataType, value, data)) {
 			out = tensor.AppendBytesElement(out, class(t.DataType, data, i, labels))
 		}
 	}
@@ -81,9 +70,22 @@ func toClasses(t *tensor.Tensor, k int64, batched bool, labels []string) error {
 	return nil
 }
 
-// top returns the indices of the k highest of n values, highest first; equal values are in the order of their indices.
-func top(k, n int, value func(int) float64) []int {
-	compare := func(a, b int) int { return descending(value(a), value(b)) }
+// order returns a function that compares two elements of data, the higher one first, NaN last. A float64 does not tell
+// all 64-bit integers apart.
+func order(dt tensor.DataType, value func([]byte, int) float64, data []byte) func(a, b int) int {
+	le := binary.LittleEndian
+	switch dt {
+	case tensor.Int64:
+		return func(a, b int) int { return cmp.Compare(int64(le.Uint64(data[8*b:])), int64(le.Uint64(data[8*a:]))) }
+	case tensor.Uint64:
+		return func(a, b int) int { return cmp.Compare(le.Uint64(data[8*b:]), le.Uint64(data[8*a:])) }
+	}
+	return func(a, b int) int { return descending(value(data, a), value(data, b)) }
+}
+
+// top returns the indices of the first k of n values in the order of compare; equal values are in the order of their
+// indices.
+func top(k, n int, compare func(a, b int) int) []int {
 	if k > 64 {
 		order := make([]int, n)
 		for i := range order {

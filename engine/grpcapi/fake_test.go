@@ -33,6 +33,7 @@ func (m *served) Name() string           { return m.name }
 func (m *served) Version() int64         { return 1 }
 func (m *served) VersionText() string    { return "1" }
 func (m *served) Decoupled() bool        { return m.decoupled }
+func (m *served) Batched() bool          { return m.batch > 0 }
 func (m *served) Labels(string) []string { return m.labels }
 
 // fakeEngine serves models by name, and counts the requests that hold memory.

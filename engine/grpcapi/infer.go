@@ -9,7 +9,6 @@ import (
 	"nereid/engine/classification"
 	"nereid/engine/infer"
 	"nereid/engine/shm"
-	"nereid/engine/status"
 	"nereid/engine/trace"
 )
 
@@ -72,7 +71,7 @@ func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error
 		return answer{}, wireError(resp.Err)
 	}
 	if len(r.Outputs) > 0 {
-		if err := s.shape(r, resp); err != nil {
+		if err := shape(r, resp); err != nil {
 			return answer{}, wireError(err)
 		}
 	}
@@ -157,21 +156,9 @@ func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 }
 
 // shape turns outputs into classes, or moves them to shared memory, as the request demands.
-func (s *Server) shape(r *infer.Request, resp *infer.Response) error {
-	if err := s.classify(r, resp); err != nil {
+func shape(r *infer.Request, resp *infer.Response) error {
+	if err := classification.Apply(r, resp); err != nil {
 		return err
 	}
 	return shm.Store(r, resp)
-}
-
-// classify replaces outputs by their classes where the request demands it.
-func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
-	if !classification.Wanted(r) {
-		return nil
-	}
-	config, err := s.engine.ModelConfig(r.Served.Name(), r.Served.Version())
-	if err != nil {
-		return status.Errorf(status.CodeOf(err), "classification: %w", err)
-	}
-	return classification.Apply(r, resp, config.GetMaxBatchSize() > 0)
 }

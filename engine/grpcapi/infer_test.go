@@ -332,7 +332,14 @@ func TestModelInferRequestFields(t *testing.T) {
 }
 
 func TestModelInferClassification(t *testing.T) {
-	conn, _ := start(t, newFakeEngine(testModels()...), nil)
+	e := newFakeEngine(testModels()...)
+	unloaded := *e.models["classes"]
+	unloaded.name, unloaded.answer = "unloaded", func(r *infer.Request) {
+		delete(e.models, "unloaded") // the request under way is answered all the same
+		identity(r)
+	}
+	e.models["unloaded"] = &unloaded
+	conn, _ := start(t, e, nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	values := make([]float32, 16)
 	for i := range values {
@@ -345,6 +352,7 @@ func TestModelInferClassification(t *testing.T) {
 	}{
 		{"classes", []int64{1, 2}, "\x12\x00\x00\x0015.000000:9:labelj\x12\x00\x00\x0014.000000:2:labelc"},
 		{"id", []int64{2}, "\x0b\x00\x00\x0015.000000:9\x0b\x00\x00\x0014.000000:2"},
+		{"unloaded", []int64{1, 2}, "\x12\x00\x00\x0015.000000:9:labelj\x12\x00\x00\x0014.000000:2:labelc"},
 	} {
 		t.Run(tt.model, func(t *testing.T) {
 			out, err := c.ModelInfer(t.Context(), &inferencepb.ModelInferRequest{ModelName: tt.model,

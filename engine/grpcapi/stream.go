@@ -346,7 +346,7 @@ func (c *streamCall) respond(it streamItem, resp *infer.Response, final bool) er
 	r := it.r
 	err := resp.Err
 	if err == nil {
-		err = c.s.shape(r, resp)
+		err = shape(r, resp)
 	}
 	if err != nil {
 		return c.fail(it.record, err, &answer{model: r.ModelName, version: askedVersion(r), id: r.ID, final: final})

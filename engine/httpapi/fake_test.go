@@ -29,6 +29,7 @@ func (m *fakeModel) Name() string           { return m.name }
 func (m *fakeModel) Version() int64         { return m.version }
 func (m *fakeModel) VersionText() string    { return "1" }
 func (m *fakeModel) Decoupled() bool        { return m.decoupled }
+func (m *fakeModel) Batched() bool          { return m.config.GetMaxBatchSize() > 0 }
 func (m *fakeModel) Labels(string) []string { return m.labels }
 
 // fakeEngine answers from a table of models. Unlike the real engine it does not check shapes.

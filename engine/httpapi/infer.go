@@ -77,7 +77,7 @@ func (s *Server) infer(x *exchange, model string, version int64) error {
 	if x.wantTiming {
 		x.timing = serverTiming(r)
 	}
-	return s.reply(x, r, resp, cfg, form)
+	return s.reply(x, r, resp, form)
 }
 
 // newRequest makes the request of an inference and decides whether it is traced.
@@ -156,9 +156,8 @@ func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.Mod
 		r.Release()
 		return err
 	}
-	batched := cfg.GetMaxBatchSize() > 0
 	return s.startStream(x, r, func(w *tensorjson.Builder, r *infer.Request, resp *infer.Response) error {
-		if err := convertOutputs(r, resp, batched); err != nil {
+		if err := convertOutputs(r, resp); err != nil {
 			return err
 		}
 		_, err := tensorjson.Response{}.Append(w, r, resp)
@@ -167,8 +166,8 @@ func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.Mod
 }
 
 // convertOutputs turns the outputs into what the request asks for: classes, or bytes in shared memory.
-func convertOutputs(r *infer.Request, resp *infer.Response, batched bool) error {
-	if err := classification.Apply(r, resp, batched); err != nil {
+func convertOutputs(r *infer.Request, resp *infer.Response) error {
+	if err := classification.Apply(r, resp); err != nil {
 		return err
 	}
 	return shm.Store(r, resp)
@@ -223,14 +222,12 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 func asText(err error) error { return typedError{err, typeText, httpStatus(err)} }
 
 // reply writes a response, or its error.
-func (s *Server) reply(
-	x *exchange, r *infer.Request, resp *infer.Response, cfg *inferencepb.ModelConfig, form tensorjson.Response,
-) error {
+func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, form tensorjson.Response) error {
 	if resp.Err != nil {
 		return resp.Err
 	}
 	if len(r.Outputs) > 0 {
-		if err := convertOutputs(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
+		if err := convertOutputs(r, resp); err != nil {
 			return err
 		}
 	}

@@ -91,6 +91,7 @@ type Served interface {
 	Version() int64
 	VersionText() string // the version in decimal
 	Decoupled() bool
+	Batched() bool // the first dimension of its tensors is the batch
 	// Labels returns the class labels of an output, nil if it has none.
 	Labels(output string) []string
 }

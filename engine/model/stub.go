@@ -13,6 +13,7 @@ type Stub struct {
 	version   int64
 	text      string // the version in decimal
 	decoupled bool
+	batched   bool
 	labels    map[string][]string
 }
 
@@ -24,8 +25,10 @@ func NewStub(name string, version int64, cfg *inferencepb.ModelConfig, modelFold
 	if err != nil {
 		return nil, err
 	}
-	decoupled := cfg.GetModelTransactionPolicy().GetDecoupled()
-	return &Stub{name, version, strconv.FormatInt(version, 10), decoupled, labels}, nil
+	return &Stub{
+		name: name, version: version, text: strconv.FormatInt(version, 10), labels: labels,
+		decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(), batched: cfg.GetMaxBatchSize() > 0,
+	}, nil
 }
 
 // Name returns the model's name.
@@ -39,6 +42,9 @@ func (s *Stub) VersionText() string { return s.text }
 
 // Decoupled reports whether a request may have any number of responses.
 func (s *Stub) Decoupled() bool { return s.decoupled }
+
+// Batched reports whether the first dimension of its tensors is the batch.
+func (s *Stub) Batched() bool { return s.batched }
 
 // Labels returns the class labels of an output.
 func (s *Stub) Labels(output string) []string { return s.labels[output] }

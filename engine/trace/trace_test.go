@@ -33,6 +33,7 @@ func (s served) Name() string         { return s.name }
 func (served) Version() int64         { return 3 }
 func (served) VersionText() string    { return "3" }
 func (served) Decoupled() bool        { return false }
+func (served) Batched() bool          { return false }
 func (served) Labels(string) []string { return nil }
 
 func open(t *testing.T, s Settings, tel Telemetry) *Tracer {

@@ -19,6 +19,7 @@ func (servedModel) Name() string           { return "identity_ort" }
 func (servedModel) Version() int64         { return 1 }
 func (servedModel) VersionText() string    { return "1" }
 func (servedModel) Decoupled() bool        { return false }
+func (servedModel) Batched() bool          { return true }
 func (servedModel) Labels(string) []string { return nil }
 
 // benchBodies returns requests with 16 floats, as JSON, and as binary data in both directions.
