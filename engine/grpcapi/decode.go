@@ -19,6 +19,8 @@ type message struct {
 	r   *infer.Request // with the handler's reference; nil if err is set or nothing was received
 	err error          // what is wrong with the message, for the client
 	id  string         // the request's ID if err is set
+	// model is the name of its model if err is set, "" if that was not read.
+	model string
 
 	came infer.Stamp // when the message had come
 
@@ -101,7 +103,7 @@ func (m *message) Receive(b *tensor.Buffer) {
 
 func (m *message) fail(err error) {
 	if m.r != nil {
-		m.id = strings.Clone(m.r.ID)
+		m.id, m.model = strings.Clone(m.r.ID), strings.Clone(m.r.ModelName)
 		m.r.Release()
 		m.r = nil
 	}

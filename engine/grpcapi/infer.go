@@ -107,8 +107,10 @@ func errDecoupled() error {
 
 // decoupled reports whether r, which the engine has not admitted, is to a decoupled model. For an unknown model it is
 // false.
-func (s *Server) decoupled(r *infer.Request) bool {
-	config, err := s.engine.ModelConfig(r.ModelName, r.Version)
+func (s *Server) decoupled(r *infer.Request) bool { return s.decoupledModel(r.ModelName, r.Version) }
+
+func (s *Server) decoupledModel(name string, version int64) bool {
+	config, err := s.engine.ModelConfig(name, version)
 	return err == nil && config.GetModelTransactionPolicy().GetDecoupled()
 }
 

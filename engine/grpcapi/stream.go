@@ -137,7 +137,7 @@ func (c *streamCall) receive() {
 		m := getMessage(&c.s.pool, c.s.regions)
 		err := c.stream.RecvMsg(m)
 		it := streamItem{r: m.r, id: m.id, err: m.err, emptyFinal: m.emptyFinal}
-		came := m.came
+		came, model := m.came, m.model
 		putMessage(m)
 		if err != nil {
 			if it.r != nil {
@@ -155,6 +155,8 @@ func (c *streamCall) receive() {
 			if c.admit(&it) {
 				continue
 			}
+		} else {
+			it.decoupled = c.s.decoupledModel(model, infer.LatestVersion)
 		}
 		if !c.place(it) {
 			c.queue <- it

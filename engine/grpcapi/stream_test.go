@@ -253,12 +253,20 @@ func TestRefusalsOfDecoupledModelsKeepTheirOrder_B061(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		if err := stream.Send(one("refuses", strconv.Itoa(i), 2, nil)); err != nil {
+		r := one("refuses", strconv.Itoa(i), 2, nil)
+		if i%2 == 1 { // refused before the engine sees it
+			r.ModelVersion = "-1"
+		}
+		if err := stream.Send(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range n {
 		want := fmt.Sprintf(`error "no" / id=%d`, i)
+		if i%2 == 1 {
+			want = fmt.Sprintf(`error "invalid model version specified '-1' , version should be an integral value > 0" `+
+				"/ id=%d", i)
+		}
 		if m, err := stream.Recv(); err != nil || short(m) != want {
 			t.Fatalf("Recv = %v, %v; want %s", m, err, want)
 		}
