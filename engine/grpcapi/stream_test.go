@@ -264,8 +264,8 @@ func TestRefusalsOfDecoupledModelsKeepTheirOrder_B061(t *testing.T) {
 	for i := range n {
 		want := fmt.Sprintf(`error "no" / id=%d`, i)
 		if i%2 == 1 {
-			want = fmt.Sprintf(`error "invalid model version specified '-1' , version should be an integral value > 0" `+
-				"/ id=%d", i)
+			want = fmt.Sprintf(`error "invalid model version specified '-1' , `+
+				`version should be an integral value > 0" / id=%d`, i)
 		}
 		if m, err := stream.Recv(); err != nil || short(m) != want {
 			t.Fatalf("Recv = %v, %v; want %s", m, err, want)
