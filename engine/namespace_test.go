@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine"
+	"nereid/engine/cache"
 	"nereid/engine/infer"
 	"nereid/engine/lifecycle"
 	"nereid/engine/metrics"
@@ -133,6 +134,37 @@ func TestNamespaces(t *testing.T) {
 				t.Errorf("configuration of %s: %v, %v; want the namespace %s", name, cfg.GetEnsembleScheduling(), err,
 					want)
 			}
+		}
+	})
+	t.Run("A076 C050 an ensemble with a cache runs its own repository's model", func(t *testing.T) {
+		store, err := cache.New(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const on = "response_cache { enable: true }\n"
+		w := newTwins(t, engine.Options{ModelOptions: engine.ModelOptions{Cache: store}}, func(first, second string) {
+			both(t)(first, second)
+			put(t, first, "plus", pairConfig("part", "OUTPUT0", "OUTPUT1")+on)
+			put(t, second, "minus", pairConfig("part", "OUTPUT0", "OUTPUT1")+on)
+		})
+		for range 2 {
+			w.gives("plus", 8)
+			w.gives("minus", 2)
+		}
+	})
+	t.Run("A076 the server is ready without an ensemble whose step was unloaded", func(t *testing.T) {
+		w := newTwins(t, engine.Options{Mode: engine.ModeExplicit}, func(first, _ string) {
+			put(t, first, "part", oneConfig)
+			put(t, first, "plus", pairConfig("part", "OUTPUT0", "OUTPUT1"))
+		})
+		if err := w.LoadModel(t.Context(), "plus", engine.LoadParameters{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.UnloadModel(t.Context(), "part", false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.run("plus"); err == nil || !w.Ready() {
+			t.Errorf("the ensemble: %v, ready: %v", err, w.Ready())
 		}
 	})
 	t.Run("C051 a step that names a repository runs that one's model", func(t *testing.T) {

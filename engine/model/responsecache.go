@@ -128,7 +128,7 @@ func (c *responseCache) close() {
 // of a step. cfg is its configuration or that of an ensemble inside it.
 func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup) error {
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
-		part, err := models(s.GetModelName(), cmp.Or(s.GetModelVersion(), infer.LatestVersion))
+		part, err := models(ensemble.StepKey(s), cmp.Or(s.GetModelVersion(), infer.LatestVersion))
 		if err != nil {
 			return err
 		}
