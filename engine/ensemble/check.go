@@ -23,6 +23,7 @@ type signature struct {
 type fit struct {
 	decoupled, batched bool
 	dims               [][]int64 // of the inputs, in the order of step.in
+	recurs             bool      // a step that depends on it runs its model, or one of its steps if it is an ensemble
 }
 
 // check compares the graph with the models of its steps, and returns a fit for each step.
@@ -51,12 +52,13 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (fits []fit, 
 		if err != nil {
 			return nil, err
 		}
-		fits = append(fits, fit{model.GetModelTransactionPolicy().GetDecoupled(), model.GetMaxBatchSize() > 0, dims})
+		fits = append(fits, fit{decoupled: model.GetModelTransactionPolicy().GetDecoupled(),
+			batched: model.GetMaxBatchSize() > 0, dims: dims})
 		if err := g.checkOutputs(s, model, known); err != nil {
 			return nil, err
 		}
 	}
-	return fits, g.checkDecoupled(fits)
+	return fits, g.checkDecoupled(fits, models)
 }
 
 // missing returns the error, with Triton's text, of a step whose model is not there. err is that of the lookup.
@@ -160,8 +162,8 @@ func sameDims(a, b []int64) bool {
 }
 
 // checkDecoupled refuses graphs with two decoupled steps of which neither follows the other: it is not defined which
-// of their responses belong together.
-func (g *Graph) checkDecoupled(fits []fit) error {
+// of their responses belong together. It sets recurs of the fits.
+func (g *Graph) checkDecoupled(fits []fit, models Lookup) error {
 	sources := make([]map[int]bool, len(g.tensors)) // by tensor: the decoupled steps that it depends on
 	for range g.steps {
 		for i := range g.steps {
@@ -187,6 +189,11 @@ func (g *Graph) checkDecoupled(fits []fit) error {
 		return false
 	}
 	for i := range g.steps {
+		for j := range g.steps {
+			if fits[i].decoupled && follows(j, i) && g.shares(i, j, models) {
+				fits[i].recurs = true
+			}
+		}
 		for j := range i {
 			if fits[i].decoupled && fits[j].decoupled && !follows(i, j) && !follows(j, i) {
 				return status.Errorf(status.InvalidArg,
@@ -197,6 +204,34 @@ func (g *Graph) checkDecoupled(fits []fit) error {
 		}
 	}
 	return nil
+}
+
+// shares reports whether two steps run the same model, or have one in common if they run ensembles.
+func (g *Graph) shares(i, j int, models Lookup) bool {
+	a, b := map[string]bool{}, map[string]bool{}
+	addModels(a, g.steps[i].model, g.steps[i].version, models)
+	addModels(b, g.steps[j].model, g.steps[j].version, models)
+	for name := range a {
+		if b[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// addModels adds a model and, if it is an ensemble, those of its steps.
+func addModels(all map[string]bool, model string, version int64, models Lookup) {
+	if all[model] {
+		return
+	}
+	all[model] = true
+	cfg, err := models(model, version)
+	if err != nil {
+		return // the check of that ensemble says so
+	}
+	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+		addModels(all, StepKey(s), stepVersion(s), models)
+	}
 }
 
 // joins returns the model of the first step that depends on steps i and j, or the ensemble's name if none does.

@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -8,7 +9,8 @@ import (
 	"nereid/engine/status"
 )
 
-// maxFlows limits how many responses of a decoupled step are processed at once. At the limit the step's model waits.
+// maxFlows limits how many responses of a decoupled step are processed at once. At the limit the step's model waits,
+// unless a later step may need its instance.
 const maxFlows = 32
 
 // flow runs the graph once: all of it, or the steps that follow one response of a decoupled step. Only the goroutine
@@ -157,12 +159,18 @@ func outputs(s *step, resp *infer.Response) []value {
 	return values
 }
 
-// fork executes a decoupled step. Each of its responses starts a flow. The flows respond in the order of the responses,
+// fork executes a decoupled step when the previous flow has responded: else it could keep the instance, or the token,
+// that the previous flow needs. Each of its responses starts a flow. The flows respond in the order of the responses,
 // and before the client gets an error of the step.
 func (f *flow) fork(i int) {
+	f.wait()
 	x, s := f.x, &f.x.g.steps[i]
 	var children sync.WaitGroup
-	tokens := make(chan struct{}, maxFlows)
+	most := maxFlows
+	if x.fits[i].recurs {
+		most = math.MaxInt32
+	}
+	tokens := make(chan struct{}, most)
 	turn := f.turn
 	err := x.call(i, f.tensors, func(resp *infer.Response) error {
 		if resp.Empty {
