@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"nereid/engine/infer"
@@ -19,21 +20,23 @@ func (r *run) down() <-chan struct{} {
 	return r.intermittent.Down()
 }
 
-// mayMove reports whether another instance may execute the batches of one that is down. Sequences stay on theirs.
+// mayMove reports whether another instance may execute a batch of one that is down. One of sequences has its slots.
 func (s *Set) mayMove() bool {
 	_, bound := s.o.Batcher.(sched.Binder)
 	return !bound
 }
 
-// leaveToOthers waits while r cannot execute and another instance can. It returns early when pull ends.
+// leaveToOthers waits while r cannot execute and another instance can. It returns early when r is to end.
 func (s *Set) leaveToOthers(pull context.Context, r *run) {
-	if !s.mayMove() {
-		return
-	}
+	bound, _ := s.o.Batcher.(sched.Binder)
 	for pull.Err() == nil {
 		changed := r.down()
 		if changed == nil || !s.othersServe(r) {
 			return
+		}
+		if bound != nil {
+			bound.Suspend(r.id)
+			bound = nil // once
 		}
 		t := time.NewTimer(othersCheck)
 		select {
@@ -45,16 +48,15 @@ func (s *Set) leaveToOthers(pull context.Context, r *run) {
 	}
 }
 
-// othersServe reports whether an instance other than r takes batches and can execute.
+// othersServe reports whether an instance other than r takes batches and can execute. It is false if Resize has removed
+// r, which then leaves when its sequences have ended.
 func (s *Set) othersServe(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, other := range s.runs {
-		if other != r && !other.place.Passive && !other.ended() && other.down() == nil {
-			return true
-		}
-	}
-	return false
+	stays := slices.Contains(s.runs, r)
+	return stays && slices.ContainsFunc(s.runs, func(other *run) bool {
+		return other != r && !other.place.Passive && !other.ended() && other.down() == nil
+	})
 }
 
 // replace returns another run with its turn, for a batch that the goroutine of r has while r cannot execute. wait says

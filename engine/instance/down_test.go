@@ -285,3 +285,99 @@ func TestInstancesThatAreDownEnd(t *testing.T) {
 		t.Error("Close waits for an instance that is down")
 	}
 }
+
+// An instance that is down would have the most free slots, and fail each sequence that it gets.
+func TestAnInstanceThatIsDownGetsNoSequences_C032_D056(t *testing.T) {
+	m := newMortal()
+	o := options(m.fake, "a", "b")
+	o.Model = m
+	batcher := sched.NewSequences(sched.SequencePolicy{Slots: 1, Idle: time.Hour})
+	o.Batcher = batcher
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { batcher.Close(); s.Close(context.Background()) })
+	request := func(id uint64, flags infer.Flags) *infer.Request {
+		r := infer.New()
+		r.BatchSize, r.Correlation.Number, r.Flags = 1, id, flags
+		return r
+	}
+	step := func(id uint64, flags infer.Flags) error {
+		r := request(id, flags)
+		defer r.Release()
+		return send(t, o, r)
+	}
+	if err := step(1, infer.SequenceStart); err != nil {
+		t.Fatal(err)
+	}
+	busy := "a"
+	if m.count(busy) == 0 {
+		busy = "b"
+	}
+	down := map[string]string{"a": "b", "b": "a"}[busy]
+	m.set(down, true)
+	_ = step(2, infer.SequenceStart) // it may fail: the instance waits for a batch, and takes it
+	waits := request(3, infer.SequenceStart|infer.SequenceEnd)
+	defer waits.Release()
+	if err := o.Batcher.Enqueue(waits); err != nil {
+		t.Fatal(err)
+	}
+	if waits.Poll() != nil {
+		t.Error("the sequence does not wait for the slot of the instance that serves")
+	}
+	if err := step(1, infer.SequenceEnd); err != nil {
+		t.Error(err)
+	}
+	for id := uint64(4); id < 20; id++ {
+		if err := step(id, infer.SequenceStart|infer.SequenceEnd); err != nil {
+			t.Fatalf("sequence %d: %v", id, err)
+		}
+	}
+	if resp, err := waits.Next(t.Context()); err != nil || resp.Err != nil {
+		t.Error(err, resp)
+	}
+	if n := m.count(down); n != 0 {
+		t.Errorf("the instance that is down has executed %d requests", n)
+	}
+	m.set(down, false)
+	if err := step(30, infer.SequenceStart); err != nil {
+		t.Error(err)
+	}
+	if err := step(31, infer.SequenceStart); err != nil || m.count(down) == 0 {
+		t.Errorf("%v; the instance that is back has executed %d requests", err, m.count(down))
+	}
+}
+
+func TestAnInstanceWithSequencesThatIsDownEnds(t *testing.T) {
+	m := newMortal()
+	o := options(m.fake, "a", "b")
+	o.Model = m
+	batcher := sched.NewSequences(sched.SequencePolicy{Slots: 1, Idle: time.Hour})
+	o.Batcher = batcher
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := s.runs[0]
+	m.set("a", true)
+	r := infer.New()
+	defer r.Release()
+	r.BatchSize, r.Correlation.Number, r.Flags = 1, 1, infer.SequenceStart
+	_ = send(t, o, r) // so that instance a notices that it is down
+	if err := s.Resize(t.Context(), places("b")); err != nil {
+		t.Error(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-gone.done
+		batcher.Close()
+		s.Close(t.Context())
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("an instance that is down does not end")
+	}
+}

@@ -48,6 +48,9 @@ type Binder interface {
 	// EndSequences ends the started sequences of an instance that has lost their state. It is called between Execute
 	// and the instance's next Next. If begun is true, the sequences that started in that execution are kept.
 	EndSequences(inst InstanceID, begun bool)
+	// Suspend ends the sequences of an instance that cannot execute and so has lost their state. Those that have not
+	// begun go to other instances. The instance gets new ones from its next Next on. It is called instead of Next.
+	Suspend(inst InstanceID)
 }
 
 // Rescheduler is a Batcher that accepts a request again after an execution.

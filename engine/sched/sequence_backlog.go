@@ -45,7 +45,7 @@ func (s *Sequences) assignBacklog(now infer.Stamp) {
 	for q := s.backlog.head; q != nil; q = s.backlog.head {
 		var best *slots
 		for _, b := range s.instances {
-			if !b.leaving && b.n < s.policy.Slots && (best == nil || b.n < best.n) {
+			if !b.leaving && !b.down && b.n < s.policy.Slots && (best == nil || b.n < best.n) {
 				best = b
 			}
 		}

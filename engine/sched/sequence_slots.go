@@ -20,6 +20,7 @@ type slots struct {
 	running []*sequence // in the batch that the instance executes
 	picked  []*sequence // the rows of the batch that cut makes; kept for reuse
 	leaving bool        // it gets no new sequences
+	down    bool        // nor does it now; see Suspend
 	order   infer.Order
 	waiter  waiter
 }
@@ -108,6 +109,29 @@ func (s *Sequences) EndSequences(inst InstanceID, begun bool) {
 	}
 }
 
+// Suspend moves or ends the sequences of an instance that cannot execute; see Binder.
+func (s *Sequences) Suspend(inst InstanceID) {
+	s.mu.Lock()
+	defer s.unlock()
+	b := s.find(inst)
+	if b == nil {
+		return
+	}
+	now := infer.Now()
+	b.down = true
+	s.returned(b, now)
+	for _, q := range b.all {
+		if q == nil {
+			continue
+		}
+		for r := q.queue.head; r != nil && !isStart(r); r = q.queue.head {
+			q.remove(r)
+			s.refuse(r, errInstanceGone)
+		}
+		s.end(q, now) // what is left in its queue is a sequence that has not begun
+	}
+}
+
 // Remove ends the sequences of an instance that has ended; see Remover.
 func (s *Sequences) Remove(inst InstanceID) {
 	s.mu.Lock()
@@ -166,6 +190,10 @@ func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate *Gate) (*inf
 	defer s.unlock()
 	b := s.attach(inst)
 	s.returned(b, infer.Now())
+	if b.down {
+		b.down = false
+		s.assignBacklog(infer.Now())
+	}
 	for {
 		n, wait := s.due(b, infer.Now())
 		var err error

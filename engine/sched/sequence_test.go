@@ -379,3 +379,42 @@ func TestSequencesReturnNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 		t.Errorf("%v, want %v", err, errInstanceGone)
 	}
 }
+
+// A sequence that has begun is lost with its instance. One that has not goes to the backlog.
+func TestSuspendedInstanceGivesUpItsSequences_C032(t *testing.T) {
+	s := NewSequences(SequencePolicy{Slots: 2, MaxBatchSize: 2, Idle: time.Hour})
+	s.Attach(0)
+	begun, waits := sequenceRequest(1, starts, 1), sequenceRequest(1, 0, 2)
+	again, fresh := sequenceRequest(1, starts, 3), sequenceRequest(2, starts, 4)
+	put := func(all ...*infer.Request) {
+		for _, r := range all {
+			if err := s.Enqueue(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(begun)
+	b, err := s.Next(t.Context(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(waits, again, fresh)
+	answer(b)
+	s.Suspend(0)
+	if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
+		t.Errorf("the sequence that has begun: %v, want %v", err, errInstanceGone)
+	}
+	other := sequenceRequest(3, starts|ends, 5)
+	put(other)
+	s.Attach(1)
+	b, err = s.Next(t.Context(), 1, nil)
+	if err != nil || len(b.Requests) != 2 || b.Requests[0] != again || b.Requests[1] != fresh {
+		t.Fatalf("%v, %v; want those that have not begun", b, err)
+	}
+	answer(b)
+	b, err = s.Next(t.Context(), 0, nil) // it can execute again
+	if err != nil || b.Requests[0] != other {
+		t.Fatalf("%v, %v; want the one of the backlog", b, err)
+	}
+	answer(b)
+}
