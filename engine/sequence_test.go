@@ -392,6 +392,52 @@ func TestSequencesSurviveReload(t *testing.T) {
 		want(3, last, 1, 8)
 		want(1, last, 1, 5)
 	})
+	t.Run("C034 DV59 one that starts again goes on where it did", func(t *testing.T) {
+		want(5, first, 9, 9)
+		want(6, first, 9, 9)
+		write(t, root+"/m/2/model", "new")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		want(5, first, 1, 1)
+		want(5, 0, 1, 2)
+		want(5, last, 1, 3)
+		if _, err := send(t, e, "m", 5, 0, 1); status.CodeOf(err) != status.InvalidArg {
+			t.Errorf("%v; want the old sequence to have ended", err)
+		}
+		want(6, 0, 1, 10)
+		want(6, last, 1, 11)
+	})
+	t.Run("C027 DV59 beside a newer version", func(t *testing.T) {
+		want(7, first, 5, 5)
+		want(8, first, 5, 5)
+		write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+
+			"version_policy { all { } }\n")
+		write(t, root+"/m/3/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		want(7, 0, 5, 10)
+		write(t, root+"/m/4/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		want(9, first, 1, 1)
+		want(7, 0, 5, 15)
+		want(8, first, 1, 1)
+		want(8, last, 1, 2)
+		write(t, root+"/m/5/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		want(7, last, 5, 20)
+		want(9, 0, 1, 2)
+		want(9, first, 5, 5)
+		want(9, last, 5, 10)
+		if n := snapshotOf(e, "m", 5).Success.Count; n != 2 {
+			t.Errorf("version 5 answered %d requests, want those of the sequence that started again", n)
+		}
+	})
 	t.Run("C027 unloading ends them", func(t *testing.T) {
 		want(4, first, 5, 5)
 		if err := os.RemoveAll(root + "/m/1"); err != nil {

@@ -76,16 +76,50 @@ func (m *Manager) Acquire(name string, version int64) (*model.Model, error) {
 
 // AcquireFor is Acquire for a request: one that continues a sequence goes to the model that holds it.
 func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
-	if !r.Correlation.IsZero() && r.Flags&infer.SequenceStart == 0 {
+	if !r.Correlation.IsZero() {
 		if s, _, _ := m.table.Load().find(r.ModelName); s != nil {
-			for _, old := range s.lingering {
-				if (r.Version < 0 || r.Version == old.Version()) && old.AcquireSequence(r.Correlation) {
-					return old, nil
-				}
+			if mod := s.acquireSequence(r); mod != nil {
+				return mod, nil
 			}
 		}
 	}
 	return m.Acquire(r.ModelName, r.Version)
+}
+
+// acquireSequence reserves a place for a request that continues a sequence in the model that holds that. nil: none
+// does, or the request starts it. Then it ends in the models where new ones do not start.
+func (s *served) acquireSequence(r *infer.Request) *model.Model {
+	if len(s.versions) < 2 && len(s.lingering) == 0 {
+		return nil
+	}
+	id, start, own := r.Correlation, r.Flags&infer.SequenceStart != 0, s.latest
+	if r.Version >= 0 {
+		own = s.versions[r.Version]
+	}
+	if own != nil && !start && own.AcquireSequence(id) {
+		return own
+	}
+	if r.Version < 0 { // the latest version may have been another one when the sequence began
+		for v, mod := range s.versions {
+			switch {
+			case v == s.newest || mod == nil || !mod.HoldsRoaming(id):
+			case start:
+				mod.EndSequence(id)
+			case mod.AcquireSequence(id):
+				return mod
+			}
+		}
+	}
+	for _, old := range s.lingering {
+		switch {
+		case r.Version >= 0 && r.Version != old.Version():
+		case start:
+			old.EndSequence(id)
+		case old.AcquireSequence(id):
+			return old
+		}
+	}
+	return nil
 }
 
 // Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed.

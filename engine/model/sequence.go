@@ -168,6 +168,18 @@ func (m *Model) AcquireSequence(id infer.CorrelationID) bool {
 	return true
 }
 
+// HoldsRoaming reports whether the model holds a sequence that a request without a version has started.
+func (m *Model) HoldsRoaming(id infer.CorrelationID) bool {
+	return m.sequences != nil && m.sequences.Roams(id)
+}
+
+// EndSequence ends a sequence after the requests of it that the model has: it starts again on another model.
+func (m *Model) EndSequence(id infer.CorrelationID) {
+	if m.sequences != nil {
+		m.sequences.EndSequence(id)
+	}
+}
+
 // Linger refuses new requests, except those of the sequences that the model holds, and waits until these have ended, or
 // ctx. The caller then calls Close. For a model without sequences it returns at once.
 func (m *Model) Linger(ctx context.Context) {

@@ -57,6 +57,8 @@ type sequence struct {
 	restarts bool
 	// last: the sequence ends when the queue is empty, although no request has the END flag.
 	last bool
+	// roams: the request with the START flag named no version.
+	roams bool
 
 	slots       *slots // nil: it is in the backlog
 	slot        int
@@ -221,6 +223,9 @@ func (s *Sequences) add(q *sequence, r *infer.Request, now infer.Stamp) {
 	q.restarts = q.restarts || q.queue.n > 0 && isStart(r)
 	q.queue.push(r)
 	q.open, q.last = !isEnd(r), false
+	if isStart(r) {
+		q.roams = r.Version < 0
+	}
 	switch {
 	case q.slots == nil && !q.restarts:
 		s.limit(q, r.Place.Deadline, now)
@@ -358,6 +363,23 @@ func (s *Sequences) Continues(id infer.CorrelationID) bool {
 	defer s.mu.Unlock()
 	q := s.live[id]
 	return q != nil && q.open && !s.closed
+}
+
+// Roams reports whether a sequence may be continued that was started without a version of the model.
+func (s *Sequences) Roams(id infer.CorrelationID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.live[id]
+	return q != nil && q.open && q.roams
+}
+
+// EndSequence ends a sequence after its queued requests.
+func (s *Sequences) EndSequence(id infer.CorrelationID) {
+	s.mu.Lock()
+	defer s.unlock()
+	if q := s.live[id]; q != nil && q.open {
+		s.truncate(q, nil, nil)
+	}
 }
 
 // Live returns the number of sequences that have begun and not ended, including those in the backlog.
