@@ -836,6 +836,43 @@ func TestUnfinishedCopyIsNotLoaded_A059_B14(t *testing.T) {
 	}
 }
 
+// A version that was never in service has no statistics, and so no metrics: neither one that fails to load, nor one that
+// failed while the model before it executed its last requests.
+func TestFailedVersionsHaveNoStatistics(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", policy("all {}"))
+	r.write("m/1/broken", "")
+	r.write("m/2/file", "")
+	versions := func() (all []int64) {
+		for _, s := range r.Manager.stats.Snapshots(nil) {
+			all = append(all, s.Version)
+		}
+		slices.Sort(all)
+		return all
+	}
+	if err := r.Load(t.Context(), "m", nil); err == nil || !slices.Equal(versions(), []int64{2}) {
+		t.Errorf("a version that failed has statistics: %v, %v", versions(), err)
+	}
+	began, release := make(chan struct{}), make(chan struct{})
+	r.b.execute = func(context.Context) {
+		close(began)
+		<-release
+	}
+	asked := make(chan error, 1)
+	go func() { asked <- r.ask("m") }()
+	<-began
+	r.Unload("m")
+	r.write("m/2/broken", "")
+	if err := r.Load(t.Context(), "m", nil); err == nil {
+		t.Error("both versions are broken and the load succeeds")
+	}
+	close(release)
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	r.until("the version that executed a request has no statistics", func() bool { return len(versions()) == 0 })
+}
+
 // D056: a load request brings back a model whose process is not started again, or not yet, although its files are
 // unchanged.
 func TestALoadBringsALostProcessBack(t *testing.T) {

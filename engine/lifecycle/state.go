@@ -67,7 +67,7 @@ type effects struct {
 	drain   []leaving
 	// reloaded are the versions that took the place of one of the same number.
 	reloaded map[int64]bool
-	// gone are versions whose last model is closed: their statistics are removed.
+	// gone are versions that have no model, not even one that drains: their statistics are removed.
 	gone []int64
 }
 
@@ -277,6 +277,9 @@ func (e tried) settle(l *life, r outcome, fx *effects) {
 			r.err)
 	case r.err != nil:
 		v.state, v.reason, v.evicted = Unavailable, r.err, false
+		if v.drains == 0 {
+			fx.gone = append(fx.gone, r.number)
+		}
 	case r.untouched:
 	default:
 		v.reason = nil
@@ -368,8 +371,10 @@ func (e drained) apply(l *life, fx *effects) {
 		return // the version was forgotten before
 	}
 	v.drains--
-	if v.drains == 0 && !v.serves() && v.state == Unloading {
+	if v.drains == 0 && v.state == Unloading {
 		v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
+	}
+	if v.drains == 0 && v.state == Unavailable {
 		fx.gone = append(fx.gone, e.number)
 	}
 	l.versions[e.number] = v
