@@ -57,7 +57,7 @@ func (s *server) openConsole() error {
 		Fetcher: &getcmd.Console{Python: s.c.Backends.Interpreter(), DataDir: s.data.Path},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
-			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),
+			ConfigName: e.ConfigName, Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),
 		},
 	}
 	if x := f.exporter; x != nil {

@@ -59,7 +59,7 @@ func runVerb(ctx context.Context, e *command.Env, v verb, args []string) int {
 	case err != nil && !errors.Is(err, flag.ErrHelp):
 		err = command.FlagError(name, err)
 	case err == nil && (flags.NArg() < v.least || v.most >= 0 && flags.NArg() > v.most):
-		err = fmt.Errorf("usage: %s %s; %s --help lists the options", name, v.args, name)
+		err = fmt.Errorf("usage: %s; %s --help lists the options", strings.TrimSpace(name+" "+v.args), name)
 	case err == nil:
 		err = s.connect()
 	}

@@ -6,10 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"nereid/app/durable"
-	"nereid/engine/repo"
 	"nereid/store"
 )
 
@@ -41,15 +39,14 @@ func (o *options) applyBest(r *result, stdout io.Writer) error {
 			return fmt.Errorf("--apply: %w", err)
 		}
 		fmt.Fprintf(stdout, "Wrote %s; the configuration before is a revision of model %s. "+
-			"A server that polls the repository loads it by itself.\n", filepath.Join(m.folder, repo.ConfigName),
-			m.name)
+			"A server that polls the repository loads it by itself.\n", m.configPath(), m.name)
 	}
 	return nil
 }
 
 // applyConfig replaces a model's configuration, which must still be the one that was measured.
 func (o *options) applyConfig(dataDir string, m *modelFolder, text string) error {
-	path := filepath.Join(m.folder, repo.ConfigName)
+	path := m.configPath()
 	rev := store.Revision{Model: m.name, Source: store.SourceTune, After: &text, Outcome: "saved"}
 	switch b, err := os.ReadFile(path); {
 	case err == nil:

@@ -127,7 +127,7 @@ func (o *options) newTuner() (*tuner, error) {
 		if slices.ContainsFunc(t.tuned, func(m modelFolder) bool { return m.name == name }) {
 			return nil, fmt.Errorf("model %q is named twice", name)
 		}
-		model, err := findModel(o.repositories, name)
+		model, err := findModel(o.repositories, name, o.configName)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (o *options) newTuner() (*tuner, error) {
 		if slices.ContainsFunc(t.models(), func(m modelFolder) bool { return m.name == names[i] }) {
 			continue
 		}
-		model, err := findModel(o.repositories, names[i])
+		model, err := findModel(o.repositories, names[i], o.configName)
 		if err != nil {
 			return nil, fmt.Errorf("a composing model of %q: %w", o.model, err)
 		}

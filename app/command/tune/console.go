@@ -22,6 +22,7 @@ type Console struct {
 	Program       Program
 	ServerOptions []string // of the private servers; see ServerOptions
 	Python        string   // the folder of the Python environments
+	ConfigName    string   // of the server's --model-config-name
 	Cores, GPUs   int      // of the machine
 }
 
@@ -52,6 +53,7 @@ func (c *Console) machine() machine { return machine{cores: c.Cores, gpus: c.GPU
 func (c *Console) newTuner(m tuning.Model, r *api.StartTuning) (*options, *tuner, error) {
 	o := newOptions()
 	o.model, o.with, o.repositories, o.serverOptions = m.Name, m.With, m.Repositories, c.ServerOptions
+	o.configName = c.ConfigName
 	o.program, o.python, o.machine, o.fillFree = c.Program, c.Python, c.machine(), true
 	s, v := &o.search, &o.text
 	s.mode, s.tuneComposing, s.budget = cmp.Or(r.Search, s.mode), r.Parts, cmp.Or(r.Budget, s.budget)

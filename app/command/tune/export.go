@@ -2,6 +2,7 @@ package tunecmd
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -162,5 +163,7 @@ func (r *result) writeVariant(root string, c tune.Candidate) error {
 	if err := copyTree(r.models[0].folder, folder); err != nil {
 		return err
 	}
-	return durable.Replace(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644)
+	return errors.Join( // the copy may have the other configuration, which a server would use
+		durable.Replace(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644),
+		durable.Replace(repo.ConfigPath(folder, r.models[0].configName), []byte(text), 0o644))
 }

@@ -16,17 +16,21 @@ import (
 // modelFolder is a model in its repository.
 type modelFolder struct {
 	name, folder string
-	config       string // the text of config.pbtxt; "" without the file
+	configName   string // configs/NAME.pbtxt counts in place of config.pbtxt, if it exists; "": it does not
+	config       string // the text of the configuration; "" without a file
 }
+
+// configPath is the file of the configuration, which need not exist.
+func (m *modelFolder) configPath() string { return repo.ConfigPath(m.folder, m.configName) }
 
 // files returns a text that changes when a file of the model does, other than its configuration.
 func (m *modelFolder) files() string {
-	found := repo.ScanModel(filepath.Dir(m.folder), filepath.Base(m.folder), "")
+	found := repo.ScanModel(filepath.Dir(m.folder), filepath.Base(m.folder), m.configName)
 	return fmt.Sprint(found.Rest, found.Versions)
 }
 
 // findModel finds a model in repositories, which must be folders.
-func findModel(repositories []string, name string) (modelFolder, error) {
+func findModel(repositories []string, name, configName string) (modelFolder, error) {
 	if err := repo.CheckName(name); err != nil {
 		return modelFolder{}, err
 	}
@@ -45,11 +49,13 @@ func findModel(repositories []string, name string) (modelFolder, error) {
 			}
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(folder, repo.ConfigName))
+		m := modelFolder{name: name, folder: folder, configName: configName}
+		text, err := os.ReadFile(m.configPath())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return modelFolder{}, err
+			return m, err
 		}
-		return modelFolder{name: name, folder: folder, config: string(text)}, nil
+		m.config = string(text)
+		return m, nil
 	}
 	return modelFolder{}, fmt.Errorf("there is no model %q in %s", name, strings.Join(repositories, ", "))
 }

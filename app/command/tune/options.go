@@ -38,6 +38,7 @@ type options struct {
 	model         string
 	with          []string // further models, which are measured and tuned at the same time
 	repositories  []string
+	configName    string   // of the server's --model-config-name
 	serverOptions []string // of the private servers
 	dataDir       string
 
@@ -119,6 +120,7 @@ func (o *options) modelOptions() []command.Option {
 	return []command.Option{
 		opt("--model-repository", "FOLDER", "that has the models' folders; may be repeated", &o.repositories),
 		opt("-m, --model", "MODEL[,MODEL…]", "the models; may be repeated", o.addModels),
+		opt("--model-config-name", "NAME", "as of nereid serve", &o.configName),
 		opt("--config-file", "FILE", "model_analyzer's YAML; keys without a counterpart here are refused by name",
 			&o.text.file),
 	}
@@ -244,6 +246,9 @@ func (o *options) finish() error {
 	}
 	if len(o.repositories) == 0 {
 		bad("--model-repository: name the folder that the model's folder is in")
+	}
+	if strings.ContainsAny(o.configName, `/\`) {
+		bad("--model-config-name %s: want the name of a file without its end", o.configName)
 	}
 	if mode := o.search.mode; mode != "quick" && mode != "brute" && mode != "each" {
 		bad("--search %s: want quick, brute or each", mode)

@@ -3,6 +3,7 @@ package tunecmd
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -63,7 +64,7 @@ func tunedModel(t *testing.T) (root string, m modelFolder) {
 	t.Helper()
 	root = writeFiles(t, t.TempDir(), map[string]string{"m/config.pbtxt": tunedConfig, "m/1/data": "x",
 		"m/1/.swap": "no"})
-	m, err := findModel([]string{root}, "m")
+	m, err := findModel([]string{root}, "m", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestTuneVariantsOfLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := findModel([]string{root}, "m")
+	m, err := findModel([]string{root}, "m", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,6 +297,40 @@ func TestTuneVariantsOfLinks(t *testing.T) {
 		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 			t.Errorf("%s is not a separate file: %v", name, err)
 		}
+	}
+}
+
+// With --model-config-name another file of a model may have its configuration.
+func TestTuneUsesTheConfigurationOfTheServer_F029_F038(t *testing.T) {
+	root, _ := tunedModel(t)
+	other := strings.Replace(tunedConfig, "max_batch_size: 8", "max_batch_size: 4", 1)
+	writeFiles(t, root, map[string]string{"m/configs/small.pbtxt": other})
+	for name, want := range map[string]string{"": tunedConfig, "none": tunedConfig, "small": other} {
+		m, err := findModel([]string{root}, "m", name)
+		if err != nil || m.config != want {
+			t.Errorf("%s: %q, %v", name, m.config, err)
+		}
+	}
+	m, err := findModel([]string{root}, "m", "small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, r := filepath.Join(t.TempDir(), "out"), foundOf(t, m)
+	o := &options{dataDir: t.TempDir(), program: testProgram}
+	var said bytes.Buffer
+	if err := errors.Join(r.writeRepository(out), o.applyBest(r, &said)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		root + "/m/config.pbtxt": tunedConfig, root + "/m/configs/small.pbtxt": "max_batch_size: 4",
+		out + "/m_config_0/config.pbtxt": "max_batch_size: 4", out + "/m_config_0/configs/small.pbtxt": "count: 2",
+	} {
+		if b, err := os.ReadFile(path); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s is %q, %v; want %q", path, b, err, want)
+		}
+	}
+	if !strings.Contains(said.String(), "small.pbtxt") {
+		t.Errorf("it says %q", said.String())
 	}
 }
 
