@@ -121,6 +121,7 @@ func TestClient_F050(t *testing.T) {
 			t.Run("information", func(t *testing.T) { information(t, c) })
 			t.Run("inference", func(t *testing.T) { inference(t, c) })
 			t.Run("types", func(t *testing.T) { types(t, c) })
+			t.Run("large numbers", func(t *testing.T) { largeNumbers(t, c) })
 			t.Run("faults", func(t *testing.T) { faults(t, c) })
 			t.Run("load", func(t *testing.T) { load(t, c, "made_by_"+protocol) })
 		})
@@ -239,6 +240,14 @@ func types(t *testing.T, c client.Client) {
 	}
 	if got, err := client.Values[float32](r.Output("OUTPUT0")); err != nil || len(got) != 0 {
 		t.Errorf("nothing comes back as %v, %v", got, err)
+	}
+}
+
+func largeNumbers(t *testing.T, c client.Client) {
+	r := sums(1)
+	r.Priority, r.Sequence = math.MaxUint64, client.Sequence{ID: math.MaxUint64, Start: true, End: true}
+	if _, err := c.Infer(t.Context(), r); err != nil {
+		t.Error(err)
 	}
 }
 

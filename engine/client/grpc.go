@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -275,10 +274,10 @@ func EncodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 func pbParameters(p map[string]any) map[string]*inferencepb.InferParameter {
 	m := make(map[string]*inferencepb.InferParameter, len(p))
 	for k, v := range p {
-		if u, ok := v.(uint64); ok { // priority and sequence_id, which older servers take as int64 only
-			if v = int64(u); u > math.MaxInt64 {
-				v = strconv.FormatUint(u, 10)
-			}
+		// priority and sequence_id are uint64. Servers take the latter as int64 only, with the same bits, and older ones
+		// also the former.
+		if u, ok := v.(uint64); ok && (k != "priority" || u <= math.MaxInt64) {
+			v = int64(u)
 		}
 		m[k] = &inferencepb.InferParameter{}
 		switch v := v.(type) {
@@ -286,6 +285,8 @@ func pbParameters(p map[string]any) map[string]*inferencepb.InferParameter {
 			m[k].ParameterChoice = &inferencepb.InferParameter_BoolParam{BoolParam: v}
 		case int64:
 			m[k].ParameterChoice = &inferencepb.InferParameter_Int64Param{Int64Param: v}
+		case uint64:
+			m[k].ParameterChoice = &inferencepb.InferParameter_Uint64Param{Uint64Param: v}
 		case float64:
 			m[k].ParameterChoice = &inferencepb.InferParameter_DoubleParam{DoubleParam: v}
 		case string:
