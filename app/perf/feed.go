@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -168,7 +169,11 @@ func (f *feed) step(s *sequence, last bool) *Request {
 
 // check refuses ranges of IDs with fewer IDs than live sequences.
 func (o *SequenceOptions) check(live int) error {
-	if first := max(1, o.FirstID); o.EndID != 0 && o.EndID-first < uint64(live) {
+	if first := max(1, o.FirstID); o.EndID-first < uint64(live) { // an end of 0 stands for 2⁶⁴, as it does here
+		if live == math.MaxInt {
+			return fmt.Errorf("the range of %d sequence IDs bounds a concurrency without an end; give it one, or "+
+				"leave out the end of the IDs", o.EndID-first)
+		}
 		return fmt.Errorf("the range of %d sequence IDs is smaller than the %d sequences that may be live; widen it",
 			o.EndID-first, live)
 	}

@@ -3,6 +3,7 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -135,7 +136,9 @@ func (o *Options) checkLoad(errs *faults) {
 	if o.Model.Sequence {
 		live := o.sequenceCount()
 		if r := o.Concurrency; r != nil {
-			live = int(max(r.Start, r.End))
+			if live = int(max(r.Start, r.End)); r.End == 0 {
+				live = math.MaxInt // there is no end
+			}
 		}
 		if err := o.Sequences.check(live); err != nil {
 			errs.add("%w", err)

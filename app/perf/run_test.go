@@ -549,6 +549,13 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		{"F015 too few IDs for the sequences", func(o *Options) {
 			o.Concurrency, o.Model.Sequence, o.Sequences = one(4), true, SequenceOptions{FirstID: 5, EndID: 8}
 		}, "range of 3 sequence IDs is smaller than the 4"},
+		{"F015 IDs up to the largest number", func(o *Options) {
+			o.Concurrency, o.Model.Sequence, o.Sequences = one(2), true, SequenceOptions{FirstID: math.MaxUint64}
+		}, "range of 1 sequence IDs is smaller than the 2"},
+		{"F015 IDs with an end for a concurrency without one", func(o *Options) {
+			o.Concurrency, o.Threshold = &Range{Start: 1, Step: 1}, time.Hour
+			o.Model.Sequence, o.Sequences = true, SequenceOptions{FirstID: 1, EndID: 4}
+		}, "bounds a concurrency without an end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options(t, &clock{takes: always(0)})
