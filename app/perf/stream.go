@@ -32,7 +32,7 @@ func NewStream(c *client.GRPC, n int, decoupled bool) (*Stream, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		l := &lane{call: call, waiting: map[string]*waiter{}}
+		l := &lane{call: call, cancel: cancel, waiting: map[string]*waiter{}}
 		s.lanes = append(s.lanes, l)
 		s.wg.Go(func() { l.read(decoupled) })
 	}
@@ -54,7 +54,8 @@ func (s *Stream) Infer(ctx context.Context, by int, r *Request, c *Call) error {
 // lane is one bidirectional call.
 type lane struct {
 	call   *client.Stream
-	sendMu sync.Mutex // serializes sending
+	cancel context.CancelFunc // of all calls
+	sendMu sync.Mutex         // serializes sending
 
 	mu      sync.Mutex
 	waiting map[string]*waiter // guarded by mu
@@ -78,11 +79,14 @@ func (l *lane) infer(ctx context.Context, r *Request, c *Call) error {
 	}
 	l.waiting[r.ID] = w
 	l.mu.Unlock()
+	// Sending waits while the server does not read, and knows nothing of ctx. When that ends, so do all requests.
+	stop := context.AfterFunc(ctx, l.cancel)
 	l.sendMu.Lock()
 	begin := time.Now()
 	err := l.call.Send(&r.Request)
 	c.Send = time.Since(begin)
 	l.sendMu.Unlock()
+	stop()
 	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reading goroutine has the reason
 		l.take(r.ID)
 		return err
