@@ -243,6 +243,9 @@ func bisect(ctx context.Context, r Range, measure measureFunc) error {
 		if r.whole() {
 			mid = float64(int64(mid))
 		}
+		if mid <= low || mid >= high { // the step is smaller than numbers of this size can be
+			return nil
+		}
 		within, err := measure(ctx, mid)
 		if err != nil {
 			return err

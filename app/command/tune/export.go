@@ -19,15 +19,19 @@ import (
 	"nereid/engine/repo"
 )
 
+// loadColumn is model_analyzer's name of the column with the load.
+func (r *result) loadColumn() string {
+	if r.rate {
+		return "Request Rate"
+	}
+	return "Concurrency"
+}
+
 // writeCSV writes the trials in model_analyzer's columns: the best configurations first, each under all its loads.
 // Format: metrics-model-inference.csv of model_analyzer, whose fields may be chosen.
 func (r *result) writeCSV(w io.Writer) error {
-	load := "Concurrency"
-	if r.rate {
-		load = "Request Rate"
-	}
 	out := csv.NewWriter(w)
-	rows := [][]string{{"Model", "Batch", load, "Model Config Path", "Instance Group", "Max Batch Size",
+	rows := [][]string{{"Model", "Batch", r.loadColumn(), "Model Config Path", "Instance Group", "Max Batch Size",
 		"Satisfies Constraints", "Throughput (infer/sec)",
 		"p99 Latency (ms)", "Avg Latency (ms)", "p90 Latency (ms)", "p95 Latency (ms)", "RAM Usage (MB)",
 		"CPU Utilization (%)"}}
@@ -55,7 +59,7 @@ func (r *result) writeCSV(w io.Writer) error {
 // writeGPUCSV writes the figures of all GPUs together.
 // Format: metrics-model-gpu.csv of model_analyzer.
 func (r *result) writeGPUCSV(w io.Writer) error {
-	rows := [][]string{{"Model", "GPU UUID", "Batch", "Concurrency", "Model Config Path", "Instance Group",
+	rows := [][]string{{"Model", "GPU UUID", "Batch", r.loadColumn(), "Model Config Path", "Instance Group",
 		"Satisfies Constraints", "GPU Memory Usage (MB)",
 		"GPU Utilization (%)", "GPU Power Usage (W)"}}
 	for _, t := range r.inOrder() {

@@ -110,8 +110,18 @@ func TestTuneReport_F033(t *testing.T) {
 				t.Errorf("row %d is %q, want %q", i, rows[i+1], w)
 			}
 		}
-		if gpu := read("metrics-model-gpu.csv"); len(gpu) != 5 || gpu[1][8] != "40" || gpu[1][9] != "70.5" {
+		if gpu := read("metrics-model-gpu.csv"); len(gpu) != 5 || gpu[1][8] != "40" || gpu[1][9] != "70.5" ||
+			gpu[0][3] != "Concurrency" {
 			t.Errorf("%q", gpu)
+		}
+		r.rate = true
+		if err := r.writeTables(folder); err != nil {
+			t.Fatal(err)
+		}
+		for name, at := range map[string]int{"metrics-model-inference.csv": 2, "metrics-model-gpu.csv": 3} {
+			if got := read(name)[0][at]; got != "Request Rate" {
+				t.Errorf("F031 %s has the column %q for rates", name, got)
+			}
 		}
 	})
 }
