@@ -584,8 +584,8 @@ func TestSearch(t *testing.T) {
 		{name: "F007 halves until the step", r: Range{1, 64, 8}, binary: true, limit: 20,
 			want: []float64{1, 64, 32, 16, 24}},
 		{name: "F007 halves of rates", r: Range{1, 2, .25}, binary: true, limit: 1.6, want: []float64{1, 2, 1.5, 1.75}},
-		{name: "F007 halves until numbers are next to each other", r: Range{1, 1 + 4e-16, 1e-30}, binary: true, limit: 1,
-			want: []float64{1, 1, 1}},
+		{name: "F007 halves until numbers are next to each other", r: Range{1, 1 + 4e-16, 1e-30}, binary: true,
+			limit: 1, want: []float64{1, 1, 1}},
 		{name: "F007 halves, all within", r: Range{1, 64, 1}, binary: true, limit: 99, want: []float64{1, 64}},
 		{name: "F007 halves, none within", r: Range{2, 64, 1}, binary: true, limit: 1, want: []float64{2}},
 	} {
