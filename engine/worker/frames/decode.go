@@ -402,6 +402,7 @@ func (d *Decoder) BLSRequest(body []byte) (BLSRequest, error) {
 	}
 	r := infer.New()
 	r.ModelName, r.Version = model, version
+	r.Patient = true // the model may do anything between two responses
 	if err := d.request(&rec, r, new(RequestTrace)); err != nil {
 		r.Release()
 		return BLSRequest{}, err

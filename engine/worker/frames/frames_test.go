@@ -133,6 +133,9 @@ func TestRequestRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got.Parameters, r.Parameters) || !reflect.DeepEqual(got.Outputs, r.Outputs) {
 		t.Errorf("parameters %v, outputs %v; want %v, %v", got.Parameters, got.Outputs, r.Parameters, r.Outputs)
 	}
+	if !got.Patient {
+		t.Error("the model has to read the responses in time")
+	}
 	for i, want := range r.Inputs {
 		in := got.Inputs[i]
 		if in.Name != want.Name || in.DataType != want.DataType || !slices.Equal(in.Shape,
