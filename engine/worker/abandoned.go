@@ -73,7 +73,7 @@ func (x *watch) expire() {
 	w.mu.Lock()
 	works := !w.closed && (w.current != nil || len(w.late) > 0)
 	if x.overdue = works; !works && !w.closed {
-		x.unload.Reset(leaveGrace) // a request may still be in the queue
+		x.unload.Reset(leaveGrace) // an execution may be about to begin
 	}
 	w.mu.Unlock()
 	if works {

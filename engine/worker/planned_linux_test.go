@@ -138,6 +138,37 @@ func TestProcessesThatAreKilledOnPurposeAreNotReportedAsFaults(t *testing.T) {
 	})
 }
 
+// After the limit of an unload no batch is executed and no process is started, so that the requests in the queue fail.
+func TestNothingIsExecutedAfterTheLimitOfAnUnload_A068(t *testing.T) {
+	_, s, events, _ := killedRig(t, func(context.Context, func() (*Worker, error)) (*Worker, error) {
+		return nil, errors.New("a process was started")
+	})
+	s.Leave()
+	s.mu.Lock()
+	s.left = s.left.Add(-unloadTimeout)
+	s.mu.Unlock()
+	execute := func() error {
+		r := request(100)
+		defer r.Release()
+		b := infer.NewBatch()
+		b.Requests = append(b.Requests, r.Retain())
+		return s.Execute(t.Context(), b)
+	}
+	for range 2 {
+		if err := execute(); status.CodeOf(err) != status.Unavailable ||
+			!strings.Contains(err.Error(), "unload-timeout-seconds") {
+			t.Errorf("a request that was in the queue gets %v", err)
+		}
+		if w := s.Worker(); w != nil {
+			w.stop() // as its watch does
+		}
+		<-s.done
+	}
+	if len(events) > 0 {
+		t.Errorf("there is an event: %v", <-events)
+	}
+}
+
 // A supervisor is down from the end of its process until another one runs.
 func TestSupervisorIsDownWithoutAProcess_D056(t *testing.T) {
 	hold := make(chan struct{})

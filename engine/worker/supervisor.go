@@ -115,6 +115,9 @@ func (s *Supervisor) run(ctx context.Context) {
 			if !again || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
 				return
 			}
+			if s.stopping(ctx) {
+				continue
+			}
 			since = time.Now()
 			if w, err = s.startWithin(ctx); err != nil && !s.stopping(ctx) {
 				level = slog.LevelError
@@ -126,9 +129,21 @@ func (s *Supervisor) run(ctx context.Context) {
 	}
 }
 
-// stopping reports whether another process is of no use: the model is being closed, or the server kills all processes.
+// stopping reports whether another process is of no use: the model is being closed, or left service too long ago, or the
+// server kills all processes.
 func (s *Supervisor) stopping(ctx context.Context) bool {
-	return ctx.Err() != nil || s.launcher.isStopped()
+	return ctx.Err() != nil || s.launcher.isStopped() || s.expired() != nil
+}
+
+// expired returns an error if the model left service longer than process.Limits.Unload ago.
+func (s *Supervisor) expired() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left.IsZero() || time.Since(s.left) < s.unload {
+		return nil
+	}
+	return status.Errorf(status.Unavailable, "model instance '%s' takes no more requests: its model was unloaded more than "+
+		"%v ago (unload-timeout-seconds)", s.o.Name, s.unload)
 }
 
 // giveUp notes that the worker has ended and that no other one is started, because the server stops or the model is
@@ -248,8 +263,8 @@ func (s *Supervisor) signal() {
 }
 
 // Leave notes that the model has left service. A process that executes only what no client waits for is stopped soon,
-// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload, also
-// one that is started later. Leave returns that limit.
+// in place of after process.Limits.Abandoned. Any other is stopped if it still works after process.Limits.Unload. From
+// then on no other one is started, and no batch is executed. Leave returns that limit.
 func (s *Supervisor) Leave() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -432,10 +447,13 @@ func (s *Supervisor) forget(w *Worker) {
 	}
 }
 
-// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon.
+// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon, or the model has expired.
 func (s *Supervisor) wait(ctx context.Context) (*Worker, error) {
 	var timeout *time.Timer
 	for {
+		if err := s.expired(); err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		w, st, over, changed, due := s.worker, s.state, s.over, s.changed, s.due
 		s.mu.Unlock()
