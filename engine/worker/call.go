@@ -54,6 +54,42 @@ func (w *Worker) Call(ctx context.Context, op string, args map[string]any, into 
 	}
 }
 
+// readiness is a question whether the model is ready, for all who ask until the process answers.
+type readiness struct {
+	done  chan struct{} // closed when the next are set
+	Ready bool
+	err   error
+}
+
+// IsReady asks the process whether its model is ready. While it has not answered, it is not asked again: it would answer
+// each question before it executes the next batch. Errors: those of Call.
+func (w *Worker) IsReady(ctx context.Context) (bool, error) {
+	w.mu.Lock()
+	q := w.readiness
+	if q == nil && w.closed {
+		defer w.mu.Unlock()
+		return false, w.err
+	}
+	if q == nil {
+		q = &readiness{done: make(chan struct{})}
+		w.readiness = q
+		w.tasks.Go(func() {
+			q.err = w.Call(context.Background(), "is_ready", nil, q) // until the process ends
+			w.mu.Lock()
+			w.readiness = nil
+			w.mu.Unlock()
+			close(q.done)
+		})
+	}
+	w.mu.Unlock()
+	select {
+	case <-q.done:
+		return q.Ready, q.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
 // take removes the call with this number and returns its channel; nil: there is none.
 func (c *callTable) take(id uint64) chan []byte {
 	c.w.mu.Lock()

@@ -46,8 +46,9 @@ type Worker struct {
 	current              *execution          // guarded by mu, as are the next; nil: nothing is executed
 	late                 map[uint64]*pending // requests whose execution is over, by ticket
 	lastExec, lastTicket uint64
-	closed               bool  // nothing more is sent
-	err                  error // why the process ended
+	closed               bool       // nothing more is sent
+	err                  error      // why the process ended
+	readiness            *readiness // that the process has not answered; nil: none
 
 	greeted  chan struct{}   // closed after HELLO
 	ctx      context.Context // ends when the process has ended and all its requests are answered

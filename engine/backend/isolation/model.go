@@ -278,7 +278,7 @@ func (m *Model) Ready(ctx context.Context) error {
 		if w.Executing() {
 			continue
 		}
-		if err := w.Call(ctx, "is_ready", nil, nil); err != nil {
+		if _, err := w.IsReady(ctx); err != nil {
 			return err
 		}
 	}

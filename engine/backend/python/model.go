@@ -191,11 +191,11 @@ func (m *model) Ready(ctx context.Context) error {
 		if w.Executing() {
 			return nil
 		}
-		var answer struct{ Ready bool }
-		if err = w.Call(ctx, "is_ready", nil, &answer); err == nil {
-			if answer.Ready {
-				return nil
-			}
+		var ready bool
+		if ready, err = w.IsReady(ctx); ready {
+			return nil
+		}
+		if err == nil {
 			err = status.Errorf(status.Unavailable, "is_ready of model '%s' says that it is not", m.spec.ModelName)
 		}
 	}
