@@ -573,6 +573,31 @@ y = x`, ""),
 	}
 }
 
+// The load of a model would wait for the load_model of the same model that its own code calls.
+func TestModelThatLoadsItself_D044(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"first/config.pbtxt": config(""),
+		"first/1/model.py": code("y = x", `
+@staticmethod
+def auto_complete_config(c):
+    pb_utils.load_model(c.as_dict()["name"])
+    return c`),
+		"second/config.pbtxt": config(""),
+		"second/1/model.py": code("y = x", `
+def initialize(self, args):
+    pb_utils.load_model(args["model_name"])`),
+	})
+	failures := r.StartFailures()
+	if len(failures) != 2 {
+		t.Errorf("%d loads failed, want 2", len(failures))
+	}
+	for _, err := range failures {
+		if !strings.Contains(err.Error(), "would wait for itself") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestModelsCallTheServer(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"other/config.pbtxt": config(""),

@@ -128,6 +128,7 @@ class Runtime:
         self.model_dir, self.decoupled = "", False
         self.said = ""  # what precedes the text of an error of the server, as in the original
         self.serving = False
+        self.loading = ""  # the model's name while this process is a part of its load
         self.held = series.Held(self._codec, up, self._send_held, self._send_alone)
         self.failed = ""  # what precedes the text of an exception of the model
         self._executing = 0  # ticket of the first request of the current execution
@@ -177,6 +178,10 @@ class Runtime:
             self._wire.send(channel.CALL, self._wire.number(), json.dumps(call).encode())
 
     def load_model(self, name, config, files):
+        if name == self.loading and threading.get_ident() == self._main:
+            raise pb.TritonModelException(
+                "Failed to load model: %sthe load of model '%s' would wait for itself" % (self.said, name)
+            )
         contents = {
             path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
             for path, data in files.items()
@@ -453,6 +458,8 @@ class Worker:
             operation = getattr(self, "_op_" + call["op"], None)
             if operation is None:
                 channel.die("a call named '%s'" % call["op"])
+            if call["op"] in ("auto_complete", "initialize"):
+                self._runtime.loading = call.get("model_name") or call["args"]["model_name"]
             try:
                 reply = _model_code(operation, call)
             except Failure as failure:
@@ -460,6 +467,7 @@ class Worker:
             # SystemExit and KeyboardInterrupt of a model's code are failures like others
             except BaseException as problem:
                 reply = {"error": describe(problem), "code": _DEFAULT_CODE}
+            self._runtime.loading = ""
             # The call must be released before the next wait.
             del body
             self._wire.send(channel.REPLY, number, json.dumps(reply).encode())

@@ -437,7 +437,7 @@ def _foreign(array):
     """Converts an array whose type is not in _CODES: another byte order, texts or bfloat16. Returns it with its
     code."""
     kind = array.dtype.kind
-    if kind in "SU":
+    if kind in "SUT":
         return array.astype(np.object_), _BYTES
     if array.dtype.name == "bfloat16":
         return array.view(np.uint16), _BF16

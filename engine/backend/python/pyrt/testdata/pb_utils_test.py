@@ -166,7 +166,12 @@ class Tensor(unittest.TestCase):
         self.assertTrue(pb.Tensor("T", sliced).as_numpy().flags.c_contiguous)
         self.assertEqual(pb.Tensor("T", np.array([1, 2], dtype=">i4")).as_numpy().tolist(), [1, 2])
         self.assertEqual(pb.Tensor("T", np.float32(3)).shape(), [])
-        self.assertEqual(pb.Tensor("T", np.array(["grün"])).triton_dtype(), 13)
+        texts = [np.array(["grün"])]
+        if hasattr(np.dtypes if hasattr(np, "dtypes") else None, "StringDType"):
+            texts.append(np.array(["grün"], dtype=np.dtypes.StringDType()))
+        for array in texts:
+            tensor = pb.Tensor("T", array)
+            self.assertEqual((tensor.triton_dtype(), tensor.as_numpy().tolist()), (13, ["grün"]))
 
     def test_refused(self):
         for name, array, text in [
