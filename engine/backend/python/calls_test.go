@@ -407,6 +407,9 @@ class TritonPythonModel:
             return [pb_utils.InferenceResponse([], error)]
         if what == 9: return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one), pb_utils.Tensor("MORE", one)])]
         if what == 10: return [pb_utils.InferenceResponse([], pb_utils.TritonError("mine", -1))]
+        if what == 11: raise Silent()
+class Silent(Exception):
+    def __str__(self): raise ValueError()
 `}).ready()
 	for _, tt := range []struct {
 		name string
@@ -424,6 +427,7 @@ class TritonPythonModel:
 		{"D6 the first of two responses of a model that is not decoupled counts", 7, "", 0},
 		{"D037 a TritonError with a code", 8, "mine", status.NotFound},
 		{"D037 a code that does not exist", 10, "mine", status.Internal},
+		{"D038 an exception without a text", 11, "Silent: <MESSAGE UNAVAILABLE", status.Internal},
 		{"an output that the configuration does not know beside those that it does", 9, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -49,7 +49,11 @@ import triton_python_backend_utils as pb
 def describe(problem):
     """Returns the text of an exception in the format of the original's stub: type, text and the frames of the model's
     code, innermost first."""
-    text = "%s: %s" % (type(problem).__name__, str(problem) or "<EMPTY MESSAGE>")
+    try:
+        said = str(problem) or "<EMPTY MESSAGE>"
+    except BaseException:  # of the model's __str__
+        said = "<MESSAGE UNAVAILABLE DUE TO EXCEPTION>"
+    text = "%s: %s" % (type(problem).__name__, said)
     trace = problem.__traceback__
     lines = []
     while trace is not None:
