@@ -235,6 +235,45 @@ func TestAPatientRequestWaitsForItsReader(t *testing.T) {
 	})
 }
 
+// The reader of a patient request may wait for the model's instance, which sends the responses. So the model does not
+// wait for ever, unless they are very large.
+func TestTheStreamOfAPatientRequestGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewDetached()
+		r.Patient = true
+		start, data := time.Now(), make([]byte, streamLimit-responseCost)
+		for i := range 4 {
+			resp := r.NewResponse()
+			resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
+			resp.Final = i == 3
+			_ = r.Respond(resp)
+		}
+		if took := time.Since(start); took != 2*slowReaderTimeout {
+			t.Errorf("four times the limit took %v, want %v", took, 2*slowReaderTimeout)
+		}
+		for i := range 4 {
+			if resp := r.Poll(); resp == nil || resp.Err != nil {
+				t.Errorf("response %d: %+v", i, resp)
+			}
+		}
+		r.Release()
+		endless := NewDetached()
+		endless.Patient = true
+		go func() {
+			for !endless.Cancelled() {
+				resp := endless.NewResponse()
+				resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
+				_ = endless.Respond(resp)
+			}
+		}()
+		time.Sleep(100 * slowReaderTimeout)
+		if n, _ := endless.Answers(); n != patientLimit/streamLimit {
+			t.Errorf("%d responses wait, want %d", n, patientLimit/streamLimit)
+		}
+		endless.Cancel()
+	})
+}
+
 func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 	r := NewDetached()
 	defer r.Release()

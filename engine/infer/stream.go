@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 const (
 	// streamLimit is how many bytes of unread output a decoupled model may send before it blocks.
 	streamLimit = 16 << 20
+	// patientLimit is streamLimit for a patient request after a long wait; see stream.grow.
+	patientLimit = 1 << 30
 	// responseCost is the size of a response without its outputs, so that the limit also holds for empty responses.
 	responseCost = 256
 )
@@ -17,8 +20,9 @@ const (
 // stream is the queue of responses from backend to caller.
 type stream struct {
 	mu     sync.Mutex
-	queue  fifo[*Response] // guarded by mu, as are bytes and waker
+	queue  fifo[*Response] // guarded by mu, as are the next up to waker
 	bytes  int             // the size of the responses in queue
+	limit  int             // of bytes; 0: streamLimit
 	sent   int             // the bytes of all outputs that were put
 	count  int             // of the responses that were put, without an empty one
 	waker  Waker
@@ -69,22 +73,33 @@ func (r *Request) WouldBlock(resp *Response) bool {
 }
 
 // full reports whether a response of a size has to wait. The first one never waits. s.mu is held.
-func (s *stream) full(size int) bool { return s.bytes > 0 && s.bytes+size > streamLimit }
+func (s *stream) full(size int) bool {
+	return s.bytes > 0 && s.bytes+size > cmp.Or(s.limit, streamLimit)
+}
 
-// waitForSpace blocks until a response of a size fits or r is cancelled. It cancels r itself after slowReaderTimeout,
-// unless r is patient.
+// grow doubles the limit, up to patientLimit. The reader of a patient request may wait for something that can only
+// happen when the model has sent its responses: a step of an ensemble for the instance that sends them.
+func (s *stream) grow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = min(2*cmp.Or(s.limit, streamLimit), patientLimit)
+}
+
+// waitForSpace blocks until a response of a size fits or r is cancelled. After slowReaderTimeout it cancels r itself,
+// or lets the stream of a patient request grow.
 func (s *stream) waitForSpace(size int, r *Request) {
-	var expired <-chan time.Time
-	if !r.Patient {
-		timeout := time.NewTimer(slowReaderTimeout)
-		defer timeout.Stop()
-		expired = timeout.C
-	}
+	timeout := time.NewTimer(slowReaderTimeout)
+	defer timeout.Stop()
 	for !r.Cancelled() {
 		select {
 		case <-s.space:
-		case <-expired:
-			r.CancelUnread()
+		case <-timeout.C:
+			if r.Patient {
+				s.grow()
+				timeout.Reset(slowReaderTimeout)
+			} else {
+				r.CancelUnread()
+			}
 		case <-r.Done():
 		}
 		s.mu.Lock()
@@ -125,7 +140,7 @@ func (s *stream) drain() {
 }
 
 func (s *stream) reset() {
-	s.waker, s.sent, s.count = nil, 0, 0
+	s.waker, s.limit, s.sent, s.count = nil, 0, 0, 0
 	s.unread.Store(false)
 	select {
 	case <-s.wake:
