@@ -30,3 +30,11 @@ func TestPlainModel(t *testing.T) {
 		}
 	}
 }
+
+// A limit of more time than there is means that there is none.
+func TestTheLongestStubTimeout_D055(t *testing.T) {
+	serve(t, map[string]string{"stub-timeout-seconds": "10000000000"}, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py":   code("y = x", ""),
+	}).ready()
+}

@@ -59,7 +59,7 @@ func parseSettings(all map[string]string) (settings, error) {
 		case "stub-timeout-seconds":
 			var n int64
 			n, err = positive(value)
-			s.timeout = time.Duration(n) * time.Second
+			s.timeout = process.Seconds(n)
 			s.grace = s.timeout
 		case visibleSetting:
 			s.visible, err = parseVisibility(value)

@@ -61,16 +61,17 @@ func (l *Limits) Set(key, value string) (known bool, err error) {
 	case processesLimit:
 		l.Processes = uint64(n)
 	case executeLimit:
-		l.Execute = seconds(n)
+		l.Execute = Seconds(n)
 	case abandonedLimit:
-		l.Abandoned = seconds(n)
+		l.Abandoned = Seconds(n)
 	case unloadLimit:
-		l.Unload = seconds(n)
+		l.Unload = Seconds(n)
 	}
 	return true, nil
 }
 
-func seconds(n int64) time.Duration {
+// Seconds returns so many seconds, or about 146 years if they are more.
+func Seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
 }
 
