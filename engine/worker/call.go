@@ -61,8 +61,8 @@ type readiness struct {
 	err   error
 }
 
-// IsReady asks the process whether its model is ready. While it has not answered, it is not asked again: it would answer
-// each question before it executes the next batch. Errors: those of Call.
+// IsReady asks the process whether its model is ready. While it has not answered, it is not asked again: it would
+// answer each question before it executes the next batch. Errors: those of Call.
 func (w *Worker) IsReady(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	q := w.readiness

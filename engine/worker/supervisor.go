@@ -129,8 +129,8 @@ func (s *Supervisor) run(ctx context.Context) {
 	}
 }
 
-// stopping reports whether another process is of no use: the model is being closed, or left service too long ago, or the
-// server kills all processes.
+// stopping reports whether another process is of no use: the model is being closed, or left service too long ago, or
+// the server kills all processes.
 func (s *Supervisor) stopping(ctx context.Context) bool {
 	return ctx.Err() != nil || s.launcher.isStopped() || s.expired() != nil
 }
@@ -142,8 +142,8 @@ func (s *Supervisor) expired() error {
 	if s.left.IsZero() || time.Since(s.left) < s.unload {
 		return nil
 	}
-	return status.Errorf(status.Unavailable, "model instance '%s' takes no more requests: its model was unloaded more than "+
-		"%v ago (unload-timeout-seconds)", s.o.Name, s.unload)
+	return status.Errorf(status.Unavailable, "model instance '%s' takes no more requests: its model was unloaded more "+
+		"than %v ago (unload-timeout-seconds)", s.o.Name, s.unload)
 }
 
 // giveUp notes that the worker has ended and that no other one is started, because the server stops or the model is
@@ -447,7 +447,8 @@ func (s *Supervisor) forget(w *Worker) {
 	}
 }
 
-// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon, or the model has expired.
+// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon, or the model has
+// expired.
 func (s *Supervisor) wait(ctx context.Context) (*Worker, error) {
 	var timeout *time.Timer
 	for {
