@@ -101,6 +101,9 @@ func (w *world) check(fx effects) {
 		if v.state == Unavailable && v.reason == nil {
 			w.fail("version %d is unavailable without a reason", n)
 		}
+		if v.drains > 0 && v.state == Unavailable && v.reason == errUnloaded {
+			w.fail("version %d is unloaded while it drains", n)
+		}
 		if v.state == Unloading && v.drains == 0 {
 			w.fail("version %d is unloading, and nothing drains", n)
 		}
