@@ -280,13 +280,16 @@ func TestSequenceErrors(t *testing.T) {
 	})
 }
 
-func TestSequenceEnsemble(t *testing.T) {
-	e := sequences(t, map[string]string{
-		"m": sequenceConfig("sequence", 4, "", hour),
-		"ens": `platform: "ensemble" max_batch_size: 4
+// sequenceEnsemble runs the model m.
+const sequenceEnsemble = `platform: "ensemble" max_batch_size: 4
 input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }
 ensemble_scheduling { step { model_name: "m" model_version: -1 input_map { key: "INPUT" value: "INPUT" }
-     output_map { key: "OUTPUT" value: "OUTPUT" } } }`,
+     output_map { key: "OUTPUT" value: "OUTPUT" } } }`
+
+func TestSequenceEnsemble(t *testing.T) {
+	e := sequences(t, map[string]string{
+		"m":   sequenceConfig("sequence", 4, "", hour),
+		"ens": sequenceEnsemble,
 	})
 	t.Run("C045 a step is part of the sequence", func(t *testing.T) {
 		for i, want := range []int32{5, 10, 15} {
@@ -356,15 +359,20 @@ func TestSequencesSurviveReload(t *testing.T) {
 	write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+
 		"version_policy { latest { num_versions: 1 } }\n")
 	write(t, root+"/m/1/.keep", "")
+	put(t, root, "over", sequenceEnsemble)
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
 		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
 	})
-	want := func(id int, flags infer.Flags, n, sum int32) {
+	wantOf := func(model string, id int, flags infer.Flags, n, sum int32) {
 		t.Helper()
-		if got, err := send(t, e, "m", id, flags, n); err != nil || got != sum {
+		if got, err := send(t, e, model, id, flags, n); err != nil || got != sum {
 			t.Fatalf("sequence %d: %d, %v; want %d", id, got, err, sum)
 		}
+	}
+	want := func(id int, flags infer.Flags, n, sum int32) {
+		t.Helper()
+		wantOf("m", id, flags, n, sum)
 	}
 	t.Run("C027 DV59 replaced by a changed file", func(t *testing.T) {
 		want(1, first, 5, 5)
@@ -437,6 +445,18 @@ func TestSequencesSurviveReload(t *testing.T) {
 		if n := snapshotOf(e, "m", 5).Success.Count; n != 2 {
 			t.Errorf("version 5 answered %d requests, want those of the sequence that started again", n)
 		}
+		want(10, first, 5, 5)
+		write(t, root+"/m/6/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		wantOf("over", 10, first, 1, 1)
+		write(t, root+"/m/7/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		want(10, 0, 1, 2)
+		want(10, last, 1, 3)
 	})
 	t.Run("C027 unloading ends them", func(t *testing.T) {
 		want(4, first, 5, 5)

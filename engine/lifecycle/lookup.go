@@ -87,39 +87,53 @@ func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
 }
 
 // acquireSequence reserves a place for a request that continues a sequence in the model that holds that. nil: none
-// does, or the request starts it. Then it ends in the models where new ones do not start.
+// does, or the request starts one.
 func (s *served) acquireSequence(r *infer.Request) *model.Model {
-	if len(s.versions) < 2 && len(s.lingering) == 0 {
+	if r.Flags&infer.SequenceStart != 0 || len(s.versions) < 2 && len(s.lingering) == 0 {
 		return nil
 	}
-	id, start, own := r.Correlation, r.Flags&infer.SequenceStart != 0, s.latest
+	own := s.latest
 	if r.Version >= 0 {
 		own = s.versions[r.Version]
 	}
-	if own != nil && !start && own.AcquireSequence(id) {
+	if own != nil && own.AcquireSequence(r.Correlation) {
 		return own
 	}
-	if r.Version < 0 { // the latest version may have been another one when the sequence began
-		for v, mod := range s.versions {
-			switch {
-			case v == s.newest || mod == nil || !mod.HoldsRoaming(id):
-			case start:
-				mod.EndSequence(id)
-			case mod.AcquireSequence(id):
-				return mod
+	for _, other := range s.others(r, own) {
+		if other.AcquireSequence(r.Correlation) {
+			return other
+		}
+	}
+	return nil
+}
+
+// others returns the models except own that may hold the sequence of a request. If it names no version, the latest one
+// may have been another when the sequence began.
+func (s *served) others(r *infer.Request, own *model.Model) (all []*model.Model) {
+	if r.Version < 0 {
+		for _, mod := range s.versions {
+			if mod != nil && mod != own && mod.HoldsRoaming(r.Correlation) {
+				all = append(all, mod)
 			}
 		}
 	}
 	for _, old := range s.lingering {
-		switch {
-		case r.Version >= 0 && r.Version != old.Version():
-		case start:
-			old.EndSequence(id)
-		case old.AcquireSequence(id):
-			return old
+		if old != own && (r.Version < 0 || r.Version == old.Version()) {
+			all = append(all, old)
 		}
 	}
-	return nil
+	return all
+}
+
+// started ends what other models hold of a sequence that a request starts; see model.Spec.Started.
+func (s steps) started(key string, own *model.Model, r *infer.Request) {
+	all := s.m.table.Load().models[key]
+	if all == nil || all.versions[own.Version()] != own && !slices.Contains(all.lingering, own) {
+		return // a candidate gets copies of requests
+	}
+	for _, other := range all.others(r, own) {
+		other.EndSequence(r.Correlation)
+	}
 }
 
 // Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed.

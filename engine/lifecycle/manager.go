@@ -87,7 +87,7 @@ func NewManager(o Options, host backend.Host, registry *stats.Registry) *Manager
 	m.loader = &loader{
 		o: &m.o, host: host, stats: registry, repos: m.Repositories, downloads: m.downloads, agents: m.agents,
 		backends: map[string]backend.Backend{}, stepOf: steps{m}.config, labelsOf: steps{m}.labels,
-		hold: steps{m}.hold, cores: device.NewCores(nil),
+		hold: steps{m}.hold, started: steps{m}.started, cores: device.NewCores(nil),
 	}
 	for _, b := range o.Backends {
 		m.loader.backends[b.Name()] = b

@@ -11,6 +11,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/device"
 	"nereid/engine/ensemble"
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
 	"nereid/engine/model"
@@ -32,6 +33,7 @@ type loader struct {
 	stepOf    ensemble.Lookup // the configurations of the models of ensembles' steps
 	labelsOf  func(model string, version int64, output string) []string
 	hold      ensemble.Holder
+	started   func(key string, own *model.Model, r *infer.Request)
 	cores     *device.Cores
 	slices    instance.Slices
 }
@@ -271,6 +273,7 @@ func (l *loader) modelSpec(p *plan, n int64) model.Spec {
 	if l.o.Libraries != nil {
 		s.Strategy = l.o.Libraries.Strategy
 	}
+	s.Started = func(own *model.Model, r *infer.Request) { l.started(p.src.Key, own, r) }
 	return s
 }
 

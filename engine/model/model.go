@@ -60,6 +60,8 @@ type Spec struct {
 	Strategy func(backend.Spec) (sched.Strategy, error)
 	// NoteUse: the time of each request is noted for Model.LastUse.
 	NoteUse bool
+	// Started is called before the model gets a request that starts a sequence. nil: nobody needs to know.
+	Started func(m *Model, r *infer.Request)
 	// KeepGolden: the first golden request is kept for Model.Probe.
 	KeepGolden bool
 }
@@ -76,8 +78,9 @@ type Model struct {
 	// stepLabels is Spec.Labels.
 	stepLabels func(model string, version int64, output string) []string
 	sequences  *sched.Sequences // the scheduler, if that is what it is
-	strategy   sched.Strategy   // nil: there is none
-	loaded     backend.Model    // nil for an ensemble, as is set
+	started    func(*Model, *infer.Request)
+	strategy   sched.Strategy // nil: there is none
+	loaded     backend.Model  // nil for an ensemble, as is set
 	set        *instance.Set
 	inline     inlining
 	cache      *responseCache
@@ -120,7 +123,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		Stub: *stub, gate: gate{drained: make(chan struct{})}, signature: newSignature(s.Config), stats: s.Stats,
 		log: s.Log,
 		cfg: s.Config, defCount: 1, noteUse: s.NoteUse, policies: s.HostPolicies,
-		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits}, stepLabels: s.Labels,
+		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits}, stepLabels: s.Labels, started: s.Started,
 	}
 	m.signature.scalars = s.Backend != nil && s.Backend.Traits().Scalars
 	if m.cache, err = newResponseCache(ctx, s); err != nil {
@@ -398,6 +401,9 @@ func (m *Model) Infer(r *infer.Request) error {
 		return nil
 	}
 	m.stats.Admitted()
+	if m.sequences != nil && m.started != nil && r.Flags&infer.SequenceStart != 0 {
+		m.started(m, r)
+	}
 	if m.inline.wanted(m, r) && m.set.Inline(r) {
 		return nil
 	}
