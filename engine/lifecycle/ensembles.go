@@ -28,13 +28,12 @@ func dependentsOf(m *Manager) *dependents {
 func (d *dependents) change(key string, load func(*operation) (kept bool, err error)) error {
 	o := newOperation(d.m)
 	kept, err := load(o)
-	if e := d.m.lock(key, false); e != nil {
-		d.refit(e) // a model of its steps may have left since it was loaded
-		e.op.Unlock()
-	}
 	except := key
 	if kept { // it may not fit the models of its steps any more
 		except = ""
+	} else if e := d.m.lock(key, false); e != nil {
+		d.refit(e) // a model of its steps may have left since it was loaded
+		e.op.Unlock()
 	}
 	for _, step := range o.loaded {
 		d.update(step, except)
