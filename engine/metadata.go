@@ -206,6 +206,8 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 // indexReason returns the reason that the repository index shows for a version.
 func indexReason(m *lifecycle.ModelStatus, v *lifecycle.VersionStatus) string {
 	switch {
+	case m.Err != nil && v.Evicted:
+		return "not in memory; its next request loads it, which failed last time: " + status.Reason(m.Err)
 	case m.Err != nil && v.State == lifecycle.Ready:
 		return "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
 	case v.Reason == "" && v.Evicted:

@@ -53,6 +53,9 @@ func (c *change) apply(p *plan) error {
 	switch {
 	case err != nil && c.whenFull == stayEvicted: // nothing was tried
 		p.chain.failed()
+		c.m.mu.Lock()
+		c.m.step(c.e, unloadable{err})
+		c.m.mu.Unlock()
 		return err
 	case err != nil:
 		for _, r := range wanting {

@@ -836,8 +836,8 @@ func TestUnfinishedCopyIsNotLoaded_A059_B14(t *testing.T) {
 	}
 }
 
-// A version that was never in service has no statistics, and so no metrics: neither one that fails to load, nor one that
-// failed while the model before it executed its last requests.
+// A version that was never in service has no statistics, and so no metrics: neither one that fails to load, nor one
+// that failed while the model before it executed its last requests.
 func TestFailedVersionsHaveNoStatistics(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))

@@ -276,6 +276,28 @@ func TestResidencyRules(t *testing.T) {
 				t.Error("the model that is pinned no longer stays")
 			}
 		}},
+		{"a version that takes the place of an evicted one is not loading while there is no room", func(t *testing.T,
+			r *rig) {
+			for i := range 5 {
+				r.Pin(fmt.Sprintf("m%d", i), &yes)
+			}
+			if failed, err := r.LoadAll(t.Context()); err != nil || len(failed) > 0 {
+				t.Fatal(failed, err)
+			}
+			for i := range 5 {
+				r.load(fmt.Sprintf("m%d", i))
+			}
+			r.rename("m5/1", "m5/2")
+			if err := r.ask("m5"); err == nil {
+				t.Error("a request for a model without room is answered")
+			}
+			s, _ := r.Model("m5")
+			for _, v := range s.Versions {
+				if v.State == Loading || v.Version == 2 && !strings.Contains(v.Reason, "50 bytes short") {
+					t.Errorf("version %d is %s, %q", v.Version, v.State, v.Reason)
+				}
+			}
+		}},
 		{"a model at work does not leave", func(t *testing.T, r *rig) {
 			working, finish := make(chan struct{}), make(chan struct{})
 			r.load("m0")

@@ -228,6 +228,18 @@ func (e loading) apply(l *life, fx *effects) {
 	}
 }
 
+// unloadable: there is no room for the versions that were about to be loaded.
+type unloadable struct{ err error }
+
+func (e unloadable) apply(l *life, _ *effects) {
+	for n, v := range l.versions {
+		if v.state == Loading {
+			v.state, v.reason = Unavailable, e.err
+			l.versions[n] = v
+		}
+	}
+}
+
 // refused: the folder or the configuration is at fault; nothing was tried, what serves goes on.
 type refused struct{ err error }
 
