@@ -539,6 +539,11 @@ export interface SaveConfig {
   text: string;
   /** BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict. */
   baseRevision: number;
+  /**
+   * BaseText is the text from which the edit began, "" if there was no file. If it is given and the file has another
+   * one: 409 conflict. It guards the first edit, before which there is no revision.
+   */
+  baseText?: string | null;
   /** ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent. */
   consentCode?: boolean;
   /** OnlyIfLoads: if the model does not load with the text, the file is put back as it was. */
@@ -992,11 +997,10 @@ export interface Inspection {
   weights: Weights[];
   /** Operators are those of the file, with its subgraphs and functions; the most frequent first. */
   operators: OperatorCount[];
-  /**
-   * Unsupported are operators that ONNX Runtime does not have. Inputs and Outputs are then empty, because the model
-   * does not load without a library of operators.
-   */
+  /** Unsupported are operators that ONNX Runtime does not have. The model does not load without a library of operators. */
   unsupported: string[];
+  /** LoadError says why the model does not load; empty if it does, or if Unsupported says why. */
+  loadError: string;
   /** Dangers are operators that may end the process because of a request. The model then runs in a separate process. */
   dangers: Danger[];
   inputs: FilePort[];
@@ -1871,6 +1875,8 @@ export interface Addresses {
   kioskNetwork: string;
   /** TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console". */
   tls: string[];
+  /** Token: clients must send a token to HTTP, gRPC and metrics. */
+  token: boolean;
 }
 
 /** Repository is one model repository. */

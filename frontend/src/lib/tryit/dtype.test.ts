@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decode, encode, fromBfloat, fromHalf, toBfloat, toHalf } from "./dtype";
+import { decode, elementText, encode, fromBfloat, fromHalf, toBfloat, toHalf } from "./dtype";
 
 describe("half precision", () => {
   it.each([
@@ -52,3 +52,8 @@ describe("encode and decode", () => {
     expect(decode("FP32", all.subarray(1))).toEqual([2.5]);
   });
 });
+
+it.each([
+  [1234567890123456, "INT64", "1234567890123456"], ["-9223372036854775807", "INT64", "-9223372036854775807"], [-5, "INT8", "-5"],
+  [0.1234567, "FP32", "0.123457"], [true, "BOOL", "true"], ["a\n", "BYTES", '"a\\n"'],
+])("%s of type %s is shown as %s", (e, type, want) => expect(elementText(e, type)).toBe(want));

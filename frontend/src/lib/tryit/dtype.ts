@@ -1,4 +1,5 @@
 // The protocol's data types: sizes, and bytes to and from numbers.
+import { num } from "../format";
 import { t } from "../i18n/index.svelte";
 
 /** Bytes of one element; BYTES has no fixed size. */
@@ -13,6 +14,12 @@ export const isFloat = (dataType: string) => /^(FP|BF)/.test(dataType);
 
 /** An element: a string for BYTES and for 64-bit integers beyond 2^53. */
 export type Element = number | string | boolean;
+
+/** An element as the page shows it: texts in quotes, floats with six digits, integers with all. */
+export function elementText(e: Element, dataType: string): string {
+  if (dataType === "BYTES") return JSON.stringify(e);
+  return typeof e === "number" && isFloat(dataType) ? num(e) : String(e);
+}
 
 const f32 = new Float32Array(1);
 const u32 = new Uint32Array(f32.buffer);

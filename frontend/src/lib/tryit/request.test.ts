@@ -85,6 +85,12 @@ describe("parseReply", () => {
     const r = parseReply(bytes('{"model_name":"m","model_version":"2","outputs":[{"name":"y","datatype":"FP32","shape":[1,2],"data":[[1,2]]}]}'), null);
     expect(r).toMatchObject({ model: "m", version: "2", outputs: [{ name: "y", data: [1, 2] }] });
   });
+  it("keeps all digits of 64-bit integers", () => {
+    const json = '{"model_name":"m","model_version":"1","outputs":[{"name":"i","datatype":"INT64","shape":[3],"data":[-9223372036854775807,5,1234567890123456]},{"name":"f","datatype":"FP64","shape":[3],"data":[0.1234567890123456789,9007199254740993,1e-30]},{"name":"s","datatype":"BYTES","shape":[1],"data":["\\"9007199254740993"]}]}';
+    const r = parseReply(bytes(json), null);
+    expect(r.outputs.map((o) => o.data)).toEqual([["-9223372036854775807", 5, 1234567890123456], [0.1234567890123456789, 9007199254740992, 1e-30], ['"9007199254740993']]);
+    expect(r.outputs[0]?.shape).toEqual([3]);
+  });
   it("reads binary outputs in their order", () => {
     const json = '{"model_name":"m","model_version":"1","outputs":[{"name":"a","datatype":"FP16","shape":[1],"parameters":{"binary_data_size":2}},{"name":"b","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":6}}]}';
     const r = parseReply(bytes(json, encode("FP16", [0.5]), encode("BYTES", ["ok"])), String(json.length));

@@ -2,6 +2,7 @@
 import { errorText } from "../api";
 import { t } from "../i18n/index.svelte";
 import { decode, encode, needsBinary, type Element } from "./dtype";
+import { integer, quoteLong } from "./values";
 
 export interface InputValue {
   name: string;
@@ -168,16 +169,32 @@ interface WireReply {
   outputs: WireOutput[];
 }
 
+const is64 = (o: WireOutput) => /INT64$/.test(o.datatype);
+const flat = (o: WireOutput) => (o.data ?? []).flat(Infinity) as Element[];
+
+/** Reads the JSON part. JSON.parse would round 64-bit integers beyond 2^53; they become digits. */
+function parseJSON(json: string): WireReply {
+  const reply = JSON.parse(json) as WireReply;
+  const rounded = reply.outputs?.some((o) => is64(o) && flat(o).some((e) => typeof e === "number" && !Number.isSafeInteger(e)));
+  if (!rounded) return reply;
+  const exact = JSON.parse(quoteLong(json)) as WireReply;
+  const outputs = exact.outputs.map((o, i) => {
+    const read = reply.outputs[i] ?? o;
+    return is64(o) && o.data ? { ...read, data: flat(o).map((e) => integer(String(e))) } : read;
+  });
+  return { ...reply, outputs };
+}
+
 /** Reads a reply of status 200. header is its Inference-Header-Content-Length, if any. */
 export function parseReply(body: ArrayBuffer, header: string | null): InferReply {
   const n = header === null ? body.byteLength : Number(header);
   if (!Number.isInteger(n) || n < 0 || n > body.byteLength) throw new Error(t("output.badHeader", { header: length, value: String(header), n: body.byteLength }));
   const json = new TextDecoder().decode(new Uint8Array(body, 0, n));
-  const reply = JSON.parse(json) as WireReply;
+  const reply = parseJSON(json);
   let at = n;
   const outputs = (reply.outputs ?? []).map((o) => {
     const size = o.parameters?.binary_data_size;
-    if (size === undefined) return { name: o.name, dataType: o.datatype, shape: o.shape, data: (o.data ?? []).flat(Infinity) as Element[] };
+    if (size === undefined) return { name: o.name, dataType: o.datatype, shape: o.shape, data: flat(o) };
     if (at + size > body.byteLength) throw new Error(t("output.endsInside", { name: o.name }));
     const raw = new Uint8Array(body, at, size);
     at += size;

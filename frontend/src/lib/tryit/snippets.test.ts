@@ -4,7 +4,7 @@ import { build } from "./request";
 import { clientAddress, curl, python, type Call } from "./snippets";
 
 const call: Call = {
-  model: "a b", version: "2", http: "127.0.0.1:8000", grpc: "0.0.0.0:8001", tls: [],
+  model: "a b", version: "2", http: "127.0.0.1:8000", grpc: "0.0.0.0:8001", tls: [], token: false,
   inputs: [{ name: "x", dataType: "BYTES", shape: [1, 2], source: { kind: "values", data: ["it's", 'say "hi"'] } }],
   outputs: [{ name: "y", dataType: "FP32", classes: 3 }],
 };
@@ -49,6 +49,14 @@ describe("python", () => {
     expect(python(c, "http")).toContain('InferenceServerClient("127.0.0.1:8000", ssl=True)');
     expect(python({ ...c, stream: true }, "grpc")).toContain('InferenceServerClient("localhost:8001", ssl=True)');
     expect(python(call, "grpc")).toContain('InferenceServerClient("localhost:8001")');
+  });
+
+  it("takes a token from the environment where clients need one", () => {
+    const c = { ...call, token: true };
+    expect(curl(c, request(c))).toContain('-H "Authorization: $NEREID_TOKEN"');
+    expect(python(c, "http")).toMatch(/import os\n[^]*headers = \{"Authorization": os.environ\["NEREID_TOKEN"\]\}[^]*client.infer\(.*, headers=headers\)/);
+    expect(python({ ...c, stream: true }, "grpc")).toMatch(/\{"authorization": os.environ[^]*start_stream\(.*, headers=headers\)/);
+    expect(curl(call, request(call)) + python(call, "grpc")).not.toMatch(/uthorization|import os/);
   });
 
   it("makes BF16 of ml_dtypes, as tritonclient wants it since 26.06", () => {

@@ -27,10 +27,15 @@ export interface Call {
   grpc: string;
   /** The listeners with TLS. */
   tls: readonly string[];
+  /** Clients must send a token. The call takes it from the environment. */
+  token: boolean;
 }
 
 /** The facts about the server that a call needs. */
-export type Where = "http" | "grpc" | "tls";
+export type Where = "http" | "grpc" | "tls" | "token";
+
+/** The environment variable with the token of a call. The commands of nereid read it too. */
+const tokenVariable = "NEREID_TOKEN";
 
 /** Up to this many values are written in the snippet; more are generated or read from a file. */
 const inlineLimit = 64;
@@ -56,6 +61,7 @@ export const needsFile = (r: InferRequest) => r.binaryBytes > 0 || r.json.length
 
 export function curl(c: Call, r: InferRequest): string {
   const lines = [`curl ${c.stream ? "-N " : ""}-X POST ${scheme(c, "http")}${clientAddress(c.http)}${inferPath(c)}`];
+  if (c.token) lines.push(`  -H "Authorization: $${tokenVariable}"`);
   for (const [k, v] of Object.entries(r.headers)) lines.push(`  -H ${shellQuote(`${k}: ${v}`)}`);
   lines.push(needsFile(r) ? `  --data-binary @${bodyFile}` : `  -d ${shellQuote(r.json)}`);
   if (c.outputs.some((o) => /^(FP16|BF16)$/.test(o.dataType) && o.classes === 0)) lines.push("  --output reply.bin");
@@ -149,7 +155,7 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   const mod = `${protocol}client`;
   const bfloat = c.inputs.some((i) => i.dataType === "BF16");
   const extra = (images.length ? " pillow" : "") + (bfloat ? " ml_dtypes" : "");
-  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, ...(c.stream ? ["import queue"] : []), ...(bfloat ? ["import ml_dtypes"] : []), "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
+  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, ...(c.token ? ["import os"] : []), ...(c.stream ? ["import queue"] : []), ...(bfloat ? ["import ml_dtypes"] : []), "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
   if (images.length) out.push(`from PIL import Image${needsOps ? ", ImageOps" : ""}`);
   out.push("");
   const vars = c.inputs.map((_, n) => (c.inputs.length === 1 ? "x" : `x${n}`));
@@ -164,15 +170,17 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   const version = c.version ? `, model_version=${pyString(c.version)}` : "";
   const options = pyOptions(c);
   const address = `"${clientAddress(protocol === "http" ? c.http : c.grpc)}"${c.tls.includes(protocol) ? ", ssl=True" : ""}`;
+  if (c.token) out.push(`headers = {"${protocol === "grpc" ? "authorization" : "Authorization"}": os.environ["${tokenVariable}"]}`, "");
+  const headers = c.token ? ", headers=headers" : "";
   // The program closes the client: at the exit of Python, grpc can wait for ever for one that is open.
   out.push(`with ${mod}.InferenceServerClient(${address}) as client:`);
   const use = c.stream
-    ? ["answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))",
+    ? ["answers = queue.Queue()", `client.start_stream(lambda result, error: answers.put(error or result)${headers})`,
       `client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${options}, enable_empty_final_response=True)`,
       "while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result",
       "    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`,
       '    if response.parameters["triton_final_response"].bool_param:', "        break"]
-    : [`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${options})`,
+    : [`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${options}${headers})`,
       ...c.outputs.map((o) => `print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`)];
   return [...out, ...use.map((line) => `    ${line}`)].join("\n") + "\n";
 }

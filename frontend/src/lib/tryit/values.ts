@@ -66,10 +66,16 @@ function checkNesting(list: readonly unknown[], sizes: readonly number[], place 
 }
 
 function parseJSON(text: string, dataType: string): unknown {
-  const big = /INT64$/.test(dataType);
-  // JSON.parse would round integers beyond 2^53, so quote them first. Strings do not change.
-  return JSON.parse(big ? text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}/g, (m) => (m.startsWith('"') ? m : `"${m}"`)) : text);
+  return JSON.parse(/INT64$/.test(dataType) ? quoteLong(text) : text);
 }
+
+/** JSON with quotes around integers of 16 digits and more, which JSON.parse may round. Strings and fractions do not change. */
+export function quoteLong(json: string): string {
+  return json.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (m) => (/^-?\d{16,}$/.test(m) ? `"${m}"` : m));
+}
+
+/** A whole number as an element: a number if that is exact, otherwise its digits. */
+export const integer = (digits: string): Element => (Number.isSafeInteger(Number(digits)) ? Number(digits) : digits);
 
 /**
  * The shape that typed values have, for a signature with dimensions of any size: that of nested arrays, or of a flat
@@ -109,7 +115,7 @@ function element(e: unknown, dataType: string): Element {
     if (typeof e !== "boolean" && e !== 0 && e !== 1) throw new Error(t("input.noBoolean", { value: JSON.stringify(e) }));
     return Boolean(e);
   }
-  if (typeof e === "string" && /INT64$/.test(dataType) && /^-?\d+$/.test(e)) return Number.isSafeInteger(Number(e)) ? Number(e) : e;
+  if (typeof e === "string" && /INT64$/.test(dataType) && /^-?\d+$/.test(e)) return integer(e);
   if (typeof e !== "number") throw new Error(t("input.noNumber", { value: JSON.stringify(e), type: dataType }));
   if (!isFloat(dataType) && !Number.isInteger(e)) throw new Error(t("input.noWhole", { value: e, type: dataType }));
   return e;
