@@ -106,6 +106,27 @@ func TestTheConfigurationThatCountsIsSaved_A027(t *testing.T) {
 	}
 }
 
+// The first edit of a configuration has no revision to begin from. It must not replace what was written on the disk since.
+func TestTheFirstEditRefusesAFileThatHasChanged(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	r.Write("ready/config.pbtxt", "# on the disk\n")
+	save := func(code int, base string) {
+		t.Helper()
+		m := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+		out := get[map[string]any](r, code, "PUT", "/api/models/ready/config",
+			api.SaveConfig{BaseRevision: m.Revision, BaseText: &base, Text: "# from the page\n"})
+		if code != 200 && out["code"] != string(api.CodeConflict) {
+			t.Errorf("%v, want a conflict", out)
+		}
+	}
+	save(409, "# before\n")
+	save(409, "")
+	if b, err := os.ReadFile(filepath.Join(r.Repo, "ready/config.pbtxt")); err != nil || string(b) != "# on the disk\n" {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+	save(200, "# on the disk\n")
+}
+
 func TestConfigSaveReloadAndUndo(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	one := "max_batch_size: 8\n"

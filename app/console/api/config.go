@@ -139,6 +139,9 @@ type SaveConfig struct {
 	Text string `json:"text"`
 	// BaseRevision is the ModelDetail.Revision from which the edit began. If it is not the newest: 409 conflict.
 	BaseRevision int64 `json:"baseRevision"`
+	// BaseText is the text from which the edit began, "" if there was no file. If it is given and the file has another
+	// one: 409 conflict. It guards the first edit, before which there is no revision.
+	BaseText *string `json:"baseText,omitempty"`
 	// ConsentCode: the user agreed that what the text newly names runs as code. Without it, such a text is 412 consent.
 	ConsentCode bool `json:"consentCode,omitempty"`
 	// OnlyIfLoads: if the model does not load with the text, the file is put back as it was.

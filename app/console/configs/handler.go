@@ -1,10 +1,12 @@
 package configs
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"nereid/app/console/api"
 	"nereid/app/console/catalog"
@@ -80,6 +82,10 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 	m, err := h.Writer.editable(r.Context(), name, req.BaseRevision)
 	if err != nil {
 		return out, err
+	}
+	if is := *cmp.Or(m.Text, new("")); req.BaseText != nil && *req.BaseText != is && utf8.ValidString(is) {
+		return out, rest.Errorf(api.CodeConflict,
+			"the configuration file of %q was changed meanwhile; look at the new text, then save again", name)
 	}
 	d := h.Checker.Check(r.Context(), name, m.Folder, &req.Text)
 	if errs := d.faults.Errors(); len(errs) > 0 {
