@@ -76,10 +76,11 @@ def test_a_file_that_is_newer_than_onnx_runtime_names_the_limits(tmp_path):
             17, 99, "has IR version 99, and this ONNX Runtime reads versions up to "):
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
         (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
-        for runs in 0, 1:
-            done = subprocess.run([BINARY, "inspect", f"--runs={runs}", tmp_path / "new.onnx"], text=True,
-                                  capture_output=True)
-            assert done.returncode == 1 and says in done.stderr and "onnxruntime_src" not in done.stderr, done.stderr
+        run, read = (subprocess.run([BINARY, "inspect", f"--runs={runs}", tmp_path / "new.onnx"], text=True,
+                                    capture_output=True) for runs in (1, 0))
+        assert run.returncode == 1 and says in run.stderr and "onnxruntime_src" not in run.stderr, run.stderr
+        assert read.returncode == 0 and re.search(r"^input +x FP32 \[3\]$", read.stdout, re.M), read.stdout
+        assert says in read.stdout and "onnxruntime_src" not in read.stdout, read.stdout
 
 
 def test_F052_the_graph_of_a_file(server):

@@ -41,6 +41,7 @@ export async function inside({ base, page, report, model }) {
     await page.getByRole("link", { name, exact: true }).click();
     await page.getByRole("link", { name: "Inside", exact: true }).click();
     await page.getByText("ONNX Runtime does not have: other.nereid:Frobnicate, test.nereid:Once.").waitFor();
+    await page.locator("dl.facts").getByText("x FP32 [1]").waitFor(); // the file lists its inputs all the same
     report.check((await page.getByRole("button", { name: "Measure", exact: true }).count()) === 0, "what does not load is not measured");
     await axeEverywhere(page, report, "inside, unsupported operators", "16-unsupported");
     fs.rmSync(folder, { recursive: true });

@@ -251,7 +251,8 @@ const shownNodes = 50
 
 // describe puts what was found into the form of the page.
 func describe(x *onnxruntime.Inspection) *api.Inspection {
-	out := &api.Inspection{IRVersion: int64(x.IRVersion), Producer: x.Producer, Unsupported: x.Unsupported}
+	out := &api.Inspection{IRVersion: int64(x.IRVersion), Producer: x.Producer, Unsupported: x.Unsupported,
+		LoadError: x.LoadError}
 	for domain, version := range x.Opsets {
 		out.Opsets = append(out.Opsets, api.Opset{Domain: domain, Version: int64(version)})
 	}
@@ -370,6 +371,9 @@ func printInspection(w io.Writer, x *api.Inspection) error {
 	line("operators", "%s", countsText(x.Operators))
 	for _, op := range x.Unsupported {
 		line("unsupported", "ONNX Runtime has no operator %s; a library of operators may have it", op)
+	}
+	if x.LoadError != "" {
+		line("error", "it does not load: %s", x.LoadError)
 	}
 	for _, d := range x.Dangers {
 		line("process", "it runs in processes of its own, because %s %s", d.Op, d.Why)

@@ -24,21 +24,18 @@ import (
 
 // Inspection is what a model file says about itself, and what a run on this machine showed.
 type Inspection struct {
-	*onnxfile.Description
+	*onnxfile.Description // its ports are those of the session if the model loads
 	*onnxfile.Info
-	Inputs, Outputs []Port
-	Run             *Run // nil: it was not run
+	Run *Run // nil: it was not run
 	// Unsupported are operators that ONNX Runtime does not have, so that the model does not load without a library of
-	// operators. The inputs and outputs are then not known.
+	// operators.
 	Unsupported []string
+	// LoadError says why the model does not load; "": it does, or Unsupported says why.
+	LoadError string
 }
 
-// Port is an input or output. Dims has -1 for an open dimension; DimNames has the file's name for it, or "".
-type Port struct {
-	Name, DataType string
-	Dims           []int64
-	DimNames       []string
-}
+// Port is an input or output of a model file.
+type Port = onnxfile.Port
 
 // Run is what the runs of a model showed.
 type Run struct {
@@ -59,8 +56,8 @@ type InspectOptions struct {
 }
 
 // Inspect reads the model file at path, and runs it with random numbers. It uses no configuration: the session is one
-// of this server with its defaults, with a thread for each core. A file with operators that ONNX Runtime does not have
-// can be described, but not run. The error is InvalidArg for a file that is no model, and for shapes that do not fit,
+// of this server with its defaults, with a thread for each core. A file that does not load can be described, but not
+// run. The error is InvalidArg for a file that is no model, and for shapes that do not fit,
 // and Unsupported if the library has no such provider.
 func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*Inspection, error) {
 	info, err := onnxfile.Check(path, filepath.Dir(path))
@@ -81,11 +78,13 @@ func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*
 		return nil, err
 	}
 	session, err := x.session("")
-	if err != nil && o.Runs == 0 {
+	if err != nil && o.Runs == 0 && ctx.Err() == nil {
 		if list, lerr := x.unsupported(d); lerr == nil && len(list) > 0 {
 			out.Unsupported = list
 			return out, nil
 		}
+		out.LoadError = limit(err, path, d).Error()
+		return out, nil
 	}
 	if err != nil {
 		return nil, limit(err, path, d)

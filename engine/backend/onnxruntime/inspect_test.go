@@ -1,6 +1,8 @@
 package onnxruntime_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/onnxruntime/onnxfile"
 	"nereid/engine/status"
 )
 
@@ -73,6 +76,31 @@ func TestInspectShowsWhatOpenVINOTakes(t *testing.T) {
 	}
 }
 
+// The inputs and outputs that a file lists are those of its session, so a file that does not load can be described too.
+func TestInputsOfAFileAreThoseOfItsSession_F052(t *testing.T) {
+	files, err := filepath.Glob("../../../models-sample/*/1/model.onnx")
+	more, err2 := filepath.Glob("testdata/*.onnx")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	b, loaded := open(t), 0
+	for _, file := range append(files, more...) {
+		d, err := onnxfile.Describe(file)
+		x, err2 := b.Inspect(t.Context(), file, onnxruntime.InspectOptions{})
+		if err != nil || err2 != nil || x.LoadError != "" || len(x.Unsupported) > 0 {
+			continue
+		}
+		loaded++
+		text := func(ports []onnxruntime.Port) string { return fmt.Sprintf("%+v", ports) }
+		if text(d.Inputs) != text(x.Inputs) || text(d.Outputs) != text(x.Outputs) {
+			t.Errorf("%s lists\n%+v %+v, its session has\n%+v %+v", file, d.Inputs, d.Outputs, x.Inputs, x.Outputs)
+		}
+	}
+	if loaded < 15 {
+		t.Errorf("only %d files were loaded", loaded)
+	}
+}
+
 func TestInspectNamesUnsupportedOperators(t *testing.T) {
 	b := open(t)
 	for name, want := range map[string]string{"custom_op": "test.nereid:Twice", "unknown_op": "Frobnicate"} {
@@ -89,9 +117,15 @@ func TestInspectNamesUnsupportedOperators(t *testing.T) {
 	if err != nil || !slices.Equal(x.Unsupported, []string{"other.nereid:Frobnicate", "test.nereid:Once"}) {
 		t.Errorf("a file with a function: %+v, %v", x, err)
 	}
-	_, err = b.Inspect(t.Context(), "testdata/opset_too_new.onnx", onnxruntime.InspectOptions{})
-	if err == nil || !strings.Contains(err.Error(), "opset") {
-		t.Errorf("an operator set that is too new: %v", err)
+	read := onnxruntime.InspectOptions{}
+	x, err = b.Inspect(t.Context(), "testdata/opset_too_new.onnx", read)
+	if err != nil || !strings.Contains(x.LoadError, "opset") || len(x.Inputs) == 0 || len(x.Outputs) == 0 {
+		t.Errorf("an operator set that is too new: %+v, %v", x, err)
+	}
+	read.Runs = 1
+	if _, err = b.Inspect(t.Context(), "testdata/opset_too_new.onnx", read); err == nil ||
+		!strings.Contains(err.Error(), "opset") {
+		t.Errorf("a run of an operator set that is too new: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "nereid-probe-*")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
