@@ -229,7 +229,9 @@ func (s *server) start(ctx context.Context) error {
 	}
 	s.startCatalog()
 	s.startModelMesh()
-	s.fronts.announce()
+	if ctx.Err() == nil { // otherwise the server stops, and nobody should wait for it or look at it
+		s.fronts.announce()
+	}
 	return nil
 }
 
