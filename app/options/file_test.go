@@ -109,10 +109,11 @@ func TestShownOptionsAreAConfigurationFile(t *testing.T) {
 
 func TestShownOptionsHaveNoSecrets(t *testing.T) {
 	c := load(t, "--cache-config=redis,host=h", "--cache-config=redis,password=geheim",
-		"--http-restricted-api=health:key=geheim", "--grpc-restricted-protocol=health:key=geheim")
+		"--http-restricted-api=health:key=geheim", "--grpc-restricted-protocol=health:key=geheim",
+		"--trace-config=opentelemetry,url=http://me:geheim@host/v1/traces")
 	var out strings.Builder
 	if err := c.Show(&out); err != nil || strings.Contains(out.String(), "geheim") ||
-		!strings.Contains(out.String(), "password=...") {
+		!strings.Contains(out.String(), "password=...") || !strings.Contains(out.String(), "http://...@host/v1/traces") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

@@ -3,6 +3,7 @@ package options
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,8 +63,12 @@ func scalar(v string) string {
 	return strings.TrimSpace(string(b))
 }
 
+// userInfo is the part of a URL that may have a password.
+var userInfo = regexp.MustCompile(`://[^/?#\s]*@`)
+
 // hidden replaces what a reader must not see.
 func hidden(option, value string, isFlag bool) string {
+	value = userInfo.ReplaceAllString(value, "://...@")
 	switch {
 	case isFlag:
 		return "true"
