@@ -407,7 +407,7 @@ func (f *fronts) addresses() api.Addresses {
 		return ""
 	}
 	out := api.Addresses{HTTP: get("http"), GRPC: get("grpc"), Metrics: get("metrics"), Console: get("ui"),
-		KioskNetwork: f.kioskAddress(), Token: f.tokens.Required()}
+		KioskNetwork: f.kioskAddress(), Token: f.tokens.RequiredLocally()}
 	if at := get("kiosk"); at != "" {
 		out.Kiosk = f.url("kiosk", at) + "/"
 	}

@@ -105,6 +105,9 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 		}
 		token = r.makeToken(t, "new", access.Infer)
 	})
+	if !r.fronts.addresses().Token {
+		t.Error("the page does not know that calls need a token")
+	}
 	remote, err := net.Dial("tcp", strings.TrimPrefix(urls["http"], "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +126,9 @@ func TestThePageOpensTheServerToTheNetwork(t *testing.T) {
 	if _, err := net.Dial("tcp", strings.TrimPrefix(urls["http"], "http://")); err == nil {
 		t.Error("the other address still listens")
 	}
-	if code, _ := get(t, "GET", "http://"+r.at("http")+"/v2"); code != 200 {
-		t.Errorf("a program on this machine, which needs no token, is answered %d", code)
+	if code, _ := get(t, "GET", "http://"+r.at("http")+"/v2"); code != 200 || r.fronts.addresses().Token {
+		t.Errorf("a program on this machine, which needs no token, is answered %d; the page says %+v", code,
+			r.fronts.addresses())
 	}
 }
 

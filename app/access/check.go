@@ -85,6 +85,12 @@ func (g *guard) Check(r Request) error {
 // Required reports whether requests need a token.
 func (g *guard) Required() bool { return g.table.Load().required }
 
+// RequiredLocally reports whether programs on this machine need a token.
+func (g *guard) RequiredLocally() bool {
+	t := g.table.Load()
+	return t.required && !t.allowLocal
+}
+
 // CheckToken is Check for a place that always needs a token.
 func (g *guard) CheckToken(authorization string, needs Scope) error {
 	return g.table.Load().check(authorization, needs)

@@ -50,7 +50,7 @@ type Addresses struct {
 	KioskNetwork string `json:"kioskNetwork"`
 	// TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console".
 	TLS List[string] `json:"tls"`
-	// Token: clients must send a token to HTTP, gRPC and metrics.
+	// Token: programs on this machine must send a token to HTTP, gRPC and metrics.
 	Token bool `json:"token"`
 }
 

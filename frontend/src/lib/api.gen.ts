@@ -1875,7 +1875,7 @@ export interface Addresses {
   kioskNetwork: string;
   /** TLS names the fields above whose listeners take only TLS: "http", "grpc", "metrics", "console". */
   tls: string[];
-  /** Token: clients must send a token to HTTP, gRPC and metrics. */
+  /** Token: programs on this machine must send a token to HTTP, gRPC and metrics. */
   token: boolean;
 }
 
