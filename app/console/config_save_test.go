@@ -106,7 +106,8 @@ func TestTheConfigurationThatCountsIsSaved_A027(t *testing.T) {
 	}
 }
 
-// The first edit of a configuration has no revision to begin from. It must not replace what was written on the disk since.
+// The first edit of a configuration has no revision to begin from. It must not replace what was written on the disk
+// since.
 func TestTheFirstEditRefusesAFileThatHasChanged(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
 	r.Write("ready/config.pbtxt", "# on the disk\n")
@@ -121,7 +122,8 @@ func TestTheFirstEditRefusesAFileThatHasChanged(t *testing.T) {
 	}
 	save(409, "# before\n")
 	save(409, "")
-	if b, err := os.ReadFile(filepath.Join(r.Repo, "ready/config.pbtxt")); err != nil || string(b) != "# on the disk\n" {
+	b, err := os.ReadFile(filepath.Join(r.Repo, "ready/config.pbtxt"))
+	if err != nil || string(b) != "# on the disk\n" {
 		t.Errorf("the file has %q, %v", b, err)
 	}
 	save(200, "# on the disk\n")

@@ -113,7 +113,8 @@ func TestShownOptionsHaveNoSecrets(t *testing.T) {
 		"--trace-config=opentelemetry,url=http://me:geheim@host/v1/traces")
 	var out strings.Builder
 	if err := c.Show(&out); err != nil || strings.Contains(out.String(), "geheim") ||
-		!strings.Contains(out.String(), "password=...") || !strings.Contains(out.String(), "http://...@host/v1/traces") {
+		!strings.Contains(out.String(), "password=...") ||
+		!strings.Contains(out.String(), "http://...@host/v1/traces") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

@@ -13,7 +13,7 @@ type Inspection struct {
 	Weights   List[Weights] `json:"weights"`
 	// Operators are those of the file, with its subgraphs and functions; the most frequent first.
 	Operators List[OperatorCount] `json:"operators"`
-	// Unsupported are operators that ONNX Runtime does not have. The model does not load without a library of operators.
+	// Unsupported are operators that ONNX Runtime does not have, so that the model needs a library of operators.
 	Unsupported List[string] `json:"unsupported"`
 	// LoadError says why the model does not load; empty if it does, or if Unsupported says why.
 	LoadError string `json:"loadError"`

@@ -997,7 +997,7 @@ export interface Inspection {
   weights: Weights[];
   /** Operators are those of the file, with its subgraphs and functions; the most frequent first. */
   operators: OperatorCount[];
-  /** Unsupported are operators that ONNX Runtime does not have. The model does not load without a library of operators. */
+  /** Unsupported are operators that ONNX Runtime does not have, so that the model needs a library of operators. */
   unsupported: string[];
   /** LoadError says why the model does not load; empty if it does, or if Unsupported says why. */
   loadError: string;
