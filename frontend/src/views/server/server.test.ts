@@ -7,7 +7,7 @@ import Server from "./Server.svelte";
 const serves = (newVersion: NewVersion) => {
   const state: State = {
     name: "triton", version: "0.1.0", newVersion, tritonVersion: "2.60.0", live: true, ready: true, startMs: 0, nowMs: 1000,
-    addresses: { http: "", grpc: "", metrics: "", console: "", kiosk: "", kioskNetwork: "", tls: [] }, modelControlMode: "none", pollMs: 0,
+    addresses: { http: "", grpc: "", metrics: "", console: "", kiosk: "", kioskNetwork: "", tls: [], token: false }, modelControlMode: "none", pollMs: 0,
     repositories: [], dataDir: "/data", onnxRuntime: { version: "", library: "", error: "" }, backends: [],
     history: { sizeBytes: 0, oldestMs: 0, dropped: 0 }, process: { pid: 1, os: "linux", arch: "amd64", cpus: 1, goVersion: "", rssBytes: 0, cpuSeconds: 0 },
     warnings: [], scopes: ["admin"], desktop: false,
