@@ -343,6 +343,9 @@ func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus(
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
 
+// Removed returns the last statistics of versions that were unloaded since the call before: see stats.Registry.Removed.
+func (e *Engine) Removed() []stats.Snapshot { return e.stats.Removed() }
+
 // Activity returns a channel that receives at the next request, load or unload: see stats.Waiter. Only one goroutine
 // may use it.
 func (e *Engine) Activity() <-chan struct{} { return e.counted.Activity() }

@@ -31,6 +31,7 @@ type rig struct {
 }
 
 func (r *rig) Activity() <-chan struct{} { return nil }
+func (r *rig) Removed() []stats.Snapshot { return nil }
 
 func (r *rig) Snapshots(dst []stats.Snapshot) []stats.Snapshot {
 	r.mu.Lock()

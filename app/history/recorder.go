@@ -16,6 +16,8 @@ import (
 type Source interface {
 	// Snapshots copies the counters of every loaded version, reusing dst's memory.
 	Snapshots(dst []stats.Snapshot) []stats.Snapshot
+	// Removed returns the last counters of the versions that were unloaded since the call before.
+	Removed() []stats.Snapshot
 	// Activity returns a channel that receives when anything happens that is not in snapshots made before the call.
 	Activity() <-chan struct{}
 }
@@ -85,6 +87,7 @@ func New(src Source, sink Sink) *Recorder {
 
 // SetSource sets the source of a Recorder that was made before its engine. An engine needs a Recorder for its events.
 func (r *Recorder) SetSource(src Source) {
+	_ = src.Removed() // they are kept from now on
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.source = src
@@ -218,6 +221,7 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 		}
 		r.busy = r.busy || next.Pending > 0 || !found
 	}
+	busy = r.left(src.Removed(), startUS, busy)
 	r.busy = r.busy || len(busy) > 0
 	r.mu.Lock()
 	gone = r.update(sec)
@@ -230,6 +234,23 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 		}
 	}
 	return gone
+}
+
+// left appends what unloaded versions counted since they were seen last.
+func (r *Recorder) left(removed []stats.Snapshot, startUS int64, busy []store.Sample) []store.Sample {
+	for i := range removed {
+		last := &removed[i]
+		var seen *stats.Snapshot
+		for _, all := range [][]stats.Snapshot{r.prev, r.next} { // it was unloaded before the last look or after it
+			if j, ok := slices.BinarySearchFunc(all, last, compare); ok && all[j].Epoch == last.Epoch {
+				seen = &all[j]
+			}
+		}
+		if d := difference(seen, last, startUS); !idle(&d) {
+			busy = append(busy, d)
+		}
+	}
+	return busy
 }
 
 func compare(s stats.Snapshot, t *stats.Snapshot) int {

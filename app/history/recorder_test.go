@@ -19,7 +19,16 @@ import (
 type fakeSource struct {
 	mu    sync.Mutex
 	snaps []stats.Snapshot
-	next  chan struct{} // of Activity
+	gone  []stats.Snapshot // of Removed
+	next  chan struct{}    // of Activity
+}
+
+func (f *fakeSource) Removed() []stats.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gone := f.gone
+	f.gone = nil
+	return gone
 }
 
 func (f *fakeSource) set(snaps ...stats.Snapshot) {
@@ -337,5 +346,35 @@ func TestTheClockMayBeSetBack(t *testing.T) {
 	now := store.Span{Model: "a", Version: 1, FromUS: base.UnixMicro(), ToUS: base.Add(90 * time.Second).UnixMicro()}
 	if len(gone) != 1 || gone[0] != before || r.Loaded()[0] != now {
 		t.Errorf("spans %v and %v, want one by each clock", gone, r.Loaded())
+	}
+}
+
+// What a version counted in the second in which it is unloaded is stored too.
+func TestRequestsBeforeAnUnloadAreStored_E050(t *testing.T) {
+	base := time.Unix(1_700_000_000, 0)
+	for _, tt := range []struct {
+		name string
+		look func(*fakeSource) // what the source has in the second look
+	}{
+		{"it was unloaded before the look", func(f *fakeSource) { f.set() }},
+		{"it was unloaded during the look", func(f *fakeSource) { f.set(snapshot("a", 1, 1, 12)) }},
+		{"it was loaded again", func(f *fakeSource) { f.set(snapshot("a", 1, 2, 0)) }},
+	} {
+		src, sink := &fakeSource{}, &fakeSink{}
+		r := New(src, sink)
+		src.set(snapshot("a", 1, 1, 8))
+		r.tick(base)
+		tt.look(src)
+		src.gone = []stats.Snapshot{snapshot("a", 1, 1, 20)}
+		r.tick(base.Add(time.Second))
+		src.set()
+		r.tick(base.Add(2 * time.Second))
+		var good, bad int64
+		for _, p := range sink.samples {
+			good, bad = good+p.Successes, bad+p.Failures.Total()
+		}
+		if good != 20 || bad != 4 {
+			t.Errorf("%s: %d successes and %d failures are stored, want 20 and 4", tt.name, good, bad)
+		}
 	}
 }

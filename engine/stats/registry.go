@@ -17,8 +17,10 @@ type key struct {
 // concurrent use.
 type Registry struct {
 	mu       sync.Mutex
-	versions map[key]*Version // guarded by mu, as is epoch
+	versions map[key]*Version // guarded by mu, as are the next three
 	epoch    uint64
+	follows  bool       // there was a call of Removed
+	removed  []Snapshot // since the last one
 	keep     Detail
 	activity *activity
 }
@@ -104,7 +106,24 @@ func (g *Registry) Remove(model string, version int64) {
 	defer g.activity.note()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.versions, key{model, version})
+	k := key{model, version}
+	if v := g.versions[k]; v != nil && g.follows {
+		var last Snapshot
+		v.Snapshot(&last)
+		g.removed = append(g.removed, last)
+	}
+	delete(g.versions, k)
+}
+
+// Removed returns the last counters of the versions that were removed since the call before, which is the only one that
+// gets them. They are kept from the first call on.
+func (g *Registry) Removed() []Snapshot {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.follows = true
+	removed := g.removed
+	g.removed = nil
+	return removed
 }
 
 // Snapshots returns a copy of every version's counters, ordered by model and version. It reuses dst's memory.

@@ -246,3 +246,28 @@ func TestHistogramBuckets(t *testing.T) {
 		}
 	}
 }
+
+func TestLastCountersOfRemovedVersions_E050(t *testing.T) {
+	g := NewRegistry(Detail{})
+	count := func() {
+		r := infer.New()
+		defer r.Release()
+		g.Version("m", 1).Refused(r, Rejected)
+	}
+	count()
+	g.Remove("m", 1)
+	if got := g.Removed(); got != nil {
+		t.Errorf("%d versions are kept for nobody", len(got))
+	}
+	count()
+	count()
+	g.Remove("m", 1)
+	g.Remove("m", 1) // it is not there
+	got := g.Removed()
+	if len(got) != 1 || got[0].Model != "m" || got[0].Epoch != 2 || got[0].Failures[Rejected] != 2 {
+		t.Errorf("removed: %+v, want the two requests of the second epoch", got)
+	}
+	if got := g.Removed(); got != nil {
+		t.Errorf("%d versions are returned again", len(got))
+	}
+}
