@@ -168,14 +168,18 @@ func changed(s *setting, fallback Settings, u Update) *setting {
 	return n
 }
 
-// sample decides whether a request is traced. wanted: it has a trace context.
+// sample decides whether a request is traced. wanted: it has a trace context. As in Triton, an OpenTelemetry collector
+// gets all these, whatever the rate and the count.
 func (s *setting) sample(wanted bool) bool {
 	if s.fault() != "" {
 		return false
 	}
-	if !(wanted && s.Mode == ModeOpenTelemetry) && (s.Rate == 0 || s.seen.Add(1)%uint64(s.Rate) != 0) {
-		return false
-	}
+	chosen := s.Rate != 0 && s.seen.Add(1)%uint64(s.Rate) == 0 && s.take()
+	return chosen || wanted && s.Mode == ModeOpenTelemetry
+}
+
+// take takes one of Count, if there is one left.
+func (s *setting) take() bool {
 	for {
 		left := s.left.Load()
 		if left < 0 {

@@ -842,3 +842,32 @@ func TestTheModelOfATraceHasNoNamespace_E041(t *testing.T) {
 		t.Errorf("the model is %q", all[0].ModelName)
 	}
 }
+
+// Triton's documentation says of requests with a trace context that they are traced regardless of rate and count.
+func TestATraceContextNeedsNoCount_E042(t *testing.T) {
+	url, _, _ := endpoint(t)
+	context := Parent{TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	for _, tt := range []struct {
+		rate        uint32
+		left, plain int // of the count of one after three requests with a context, and of two without
+	}{{rate: 100, left: 1, plain: 0}, {rate: 1, left: 0, plain: 0}, {rate: 5, left: 0, plain: 1}} {
+		s := Settings{Level: Timestamps, Rate: tt.rate, Count: 1, Mode: ModeOpenTelemetry}
+		tr := open(t, s, Telemetry{URL: url})
+		for range 3 {
+			if !one(t, tr, "m", "", context) {
+				t.Errorf("rate %d: a request with a context is not traced", tt.rate)
+			}
+		}
+		plain := 0
+		for range 2 {
+			if one(t, tr, "m", "", Parent{}) {
+				plain++
+			}
+		}
+		if left := int(tr.Settings("").Count); left != tt.left || plain != tt.plain {
+			t.Errorf("rate %d: a count of %d is left, and %d others are traced; want %d and %d", tt.rate, left, plain,
+				tt.left, tt.plain)
+		}
+		shut(t, tr)
+	}
+}
