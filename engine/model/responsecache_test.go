@@ -77,7 +77,7 @@ func TestResponseCache_C078(t *testing.T) {
 	m.stats.Snapshot(&s)
 	if s.Success.Count != 8 || s.Inferences != 5 || s.Executions != 5 || s.CacheHit.Count != 3 ||
 		s.CacheMiss.Count != 4 ||
-		s.CacheHit.Ns == 0 || s.CacheMiss.Ns == 0 || s.Queue.Count != 5 || s.Pending != 0 || !s.Cached {
+		s.CacheHit.Ns == 0 || s.CacheMiss.Ns == 0 || s.Queue.Count != 8 || s.Pending != 0 || !s.Cached {
 		t.Errorf("statistics %+v", s)
 	}
 }

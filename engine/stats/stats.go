@@ -161,6 +161,9 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 		v.observe(r, whole, in, run, out)
 	}
 	if b == nil {
+		if r.Cache.Hit {
+			v.c.Queue.add(0) // as in Triton, queue includes cache hits; here they do not wait
+		}
 		return
 	}
 	v.c.Inferences += uint64(r.BatchSize)
