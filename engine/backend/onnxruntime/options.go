@@ -139,6 +139,10 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 			return nil
 		})
 	case "execution_mode":
+		if _, err := count(value); err != nil {
+			return status.Errorf(status.InvalidArg, "parameter %q is %q, want 0 (sequential) or 1 (parallel)", name,
+				value)
+		}
 		return o.number(name, value, func(n int) error {
 			switch n {
 			case 0:

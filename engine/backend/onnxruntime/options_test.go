@@ -89,18 +89,24 @@ func TestThreadCounts_D010(t *testing.T) {
 // The time that ONNX Runtime takes to start a pool grows with the square of its size.
 func TestThreadCountsHaveABound_D010(t *testing.T) {
 	b := open(t)
-	for name, value := range map[string]string{"intra_op_thread_count": "2049", "inter_op_thread_count": "100000"} {
-		s := parameters(t, name, value, "execution_mode", "0") // the mode 1 would start the inter-op threads
+	const bound = "want a number from 0 to 2048"
+	for _, tt := range []struct{ name, value, want string }{
+		{"intra_op_thread_count", "2049", bound},
+		{"inter_op_thread_count", "100000", bound},
+		{"execution_mode", "parallel", "want 0 (sequential) or 1 (parallel)"},
+	} {
+		name, value := tt.name, tt.value
+		s := parameters(t, "execution_mode", "0", name, value) // the mode 1 would start the inter-op threads
 		m, err := b.Load(t.Context(), s)
 		if err == nil {
 			_ = m.Close()
 		}
-		if want := "parameter \"" + name + "\" is \"" + value + "\", want a number from 0 to 2048"; err == nil ||
+		if want := "parameter \"" + name + "\" is \"" + value + "\", " + tt.want; err == nil ||
 			status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load = %v, want: %s", err, want)
 		}
 		remarks := b.ValidateParameters(s.Config)
-		if want := "is \"" + value + "\"; want a number from 0 to 2048"; !slices.ContainsFunc(remarks,
+		if want := "is \"" + value + "\"; " + tt.want; !slices.ContainsFunc(remarks,
 			func(r backend.ParameterRemark) bool { return r.Name == name && r.Refused && r.Text == want }) {
 			t.Errorf("ValidateParameters = %+v, want: %s", remarks, want)
 		}

@@ -29,10 +29,11 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		switch {
 		case slices.Contains(counts, name):
 			n, err := count(value)
-			if err != nil {
+			switch mode := name == "execution_mode"; {
+			case mode && (err != nil || n > 1):
+				refuse(name, "is %q; want 0 (sequential) or 1 (parallel)", value)
+			case !mode && err != nil:
 				refuse(name, "is %q; want a number from 0 to %d", value, maxThreads)
-			} else if name == "execution_mode" && n > 1 {
-				refuse(name, "is %d; want 0 (sequential) or 1 (parallel)", n)
 			}
 		case slices.Contains(switches, name):
 			if _, err := parseBool(value); err != nil {
