@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,9 @@ type Batch struct {
 	// users counts the requests without a final response, and the instance from Begin to End.
 	users atomic.Int32
 }
+
+// ErrNotBegun is the error of a batch that an instance has not begun and another one is to execute.
+var ErrNotBegun = errors.New("the batch has not begun")
 
 // Rows is the sum of the requests' batch sizes.
 func Rows(requests []*Request) (rows int64) {

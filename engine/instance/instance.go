@@ -238,13 +238,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 			break // closed and empty, or the instance is removed
 		}
 		if b != nil {
-			on := s.acquire(r, b)
-			if on != r || series == nil || !series.execute(ctx, b) {
-				slice.begin()
-				n := len(b.Requests) // the batch ends with its execution
-				slice.end(s.execute(on.ctx, on, b), n)
-			}
-			s.release(on)
+			s.serve(ctx, r, b, series, &slice)
 		}
 		switch {
 		case gate == nil:
@@ -263,12 +257,38 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	s.closeInstance(r)
 }
 
+// serve executes a batch that the goroutine of r has, on r if it can. x, if not nil, may execute others with it.
+func (s *Set) serve(ctx context.Context, r *run, b *infer.Batch, x *series, slice *slice) {
+	on := s.acquire(r, b)
+	var rest []*infer.Batch
+	done := false
+	if on == r && x != nil {
+		rest, done = x.execute(ctx, b)
+	}
+	if !done {
+		slice.begin()
+		n := len(b.Requests) // the batch ends with its execution
+		slice.end(s.execute(on.ctx, on, b), n)
+	}
+	s.release(on)
+	for _, b := range rest {
+		on := s.acquire(r, b)
+		s.again(on, b)
+		s.release(on)
+	}
+}
+
 // execute executes a batch and answers the requests that the backend did not. It returns the duration. The turn is
 // held.
 func (s *Set) execute(ctx context.Context, r *run, b *infer.Batch) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Instance, b.Before = r.place.Name, r.turn.last
 	b.Begin()
+	return s.run(ctx, r, b)
+}
+
+// run executes a batch that has begun; see execute.
+func (s *Set) run(ctx context.Context, r *run, b *infer.Batch) time.Duration {
 	err := Execute(ctx, r.inst, b, s.o.Log)
 	b.Ended = infer.Now()
 	ran := b.Ended.Sub(b.Started)

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"slices"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
@@ -36,16 +37,16 @@ func (s *Set) series(r *run) *series {
 	return &series{s: s, r: r, inst: inst, batcher: batcher}
 }
 
-// execute executes first and other waiting batches. It returns false, having done nothing, if no other batch waits or
-// if the instance's executions take too long.
-func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
+// execute executes first and other waiting batches. done is false, and nothing was done, if no other batch waits or if
+// the instance's executions take too long. rest are the batches that another instance is to execute, see again.
+func (x *series) execute(ctx context.Context, first *infer.Batch) (rest []*infer.Batch, done bool) {
 	t := &x.r.turn
 	if t.mean == 0 || t.mean > seriesTime/2 || len(first.Requests) != 1 {
-		return false
+		return nil, false
 	}
 	x.batches = x.batcher.More(x.r.id, append(x.batches[:0], first), min(seriesMost, int(seriesTime/t.mean))-1)
 	if len(x.batches) == 1 {
-		return false
+		return nil, false
 	}
 	x.s.o.Stats.Left(len(x.batches))
 	x.errs = x.errs[:0]
@@ -57,15 +58,31 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	began := infer.Now()
 	x.run(ctx)
 	ended := infer.Now()
-	t.took(ended.Sub(began), len(x.batches))
-	t.last = infer.Execution{Rows: len(x.batches), Requests: len(x.batches), Started: began, Ended: ended}
-	for i, b := range x.batches {
+	n := len(x.batches)
+	if i := slices.Index(x.errs, infer.ErrNotBegun); i >= 0 {
+		n, rest = i, slices.Clone(x.batches[i:])
+	}
+	if n > 0 {
+		t.took(ended.Sub(began), n)
+		t.last = infer.Execution{Rows: n, Requests: n, Started: began, Ended: ended}
+	}
+	for i, b := range x.batches[:n] {
 		b.Ended = max(b.Output, b.Started) // the time until the series ended is not its own
 		x.s.executed(x.r.id, b, x.errs[i])
 	}
 	clear(x.batches)
 	clear(x.errs)
-	return true
+	return rest, true
+}
+
+// again executes the request of a batch that the series of another instance has begun. The turn is held.
+func (s *Set) again(r *run, old *infer.Batch) {
+	b := infer.NewBatch()
+	b.Requests, b.Rows = append(b.Requests, old.Requests...), old.Rows
+	old.End()
+	b.Instance, b.Before = r.place.Name, r.turn.last
+	b.Begin()
+	s.run(r.ctx, r, b)
 }
 
 // run calls the backend; see Execute.
@@ -78,5 +95,5 @@ func (x *series) run(ctx context.Context) {
 			}
 		}
 	}()
-	x.inst.ExecuteSeries(ctx, x.batches, x.errs)
+	x.inst.ExecuteSeries(ctx, x.batches, x.errs, func() bool { return x.s.othersServe(x.r) })
 }

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -50,7 +51,7 @@ type seriesOf struct {
 	m *serial
 }
 
-func (i seriesOf) ExecuteSeries(_ context.Context, batches []*infer.Batch, errs []error) {
+func (i seriesOf) ExecuteSeries(_ context.Context, batches []*infer.Batch, errs []error, _ func() bool) {
 	i.m.sizes = append(i.m.sizes, len(batches))
 	for n, b := range batches {
 		if b.Requests[0].ID == "panic" {
@@ -146,4 +147,93 @@ func TestSeries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A fragile instance is down after the request "crash". Executions take 40 µs, and that of "long" takes longer.
+type fragile struct{ *mortalInstance }
+
+type fragileModel struct{ *mortal }
+
+func (m fragileModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	inst, err := m.mortal.NewInstance(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return fragile{inst.(*mortalInstance)}, nil
+}
+
+func (i fragile) Execute(ctx context.Context, b *infer.Batch) error {
+	time.Sleep(40 * time.Microsecond)
+	switch b.Requests[0].ID {
+	case "long":
+		time.Sleep(time.Second)
+	case "crash":
+		i.m.set(i.name, true)
+	}
+	return i.mortalInstance.Execute(ctx, b)
+}
+
+func (i fragile) ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error, leave func() bool) {
+	for n, b := range batches {
+		errs[n] = infer.ErrNotBegun
+		if i.Down() == nil || !leave() {
+			errs[n] = i.Execute(ctx, b)
+		}
+	}
+}
+
+// What a series has not begun when its instance goes down is executed by another one, even if that is busy now.
+func TestTheRestOfASeriesGoesToAnotherInstance_D056(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMortal()
+		o := options(m.fake, "a", "b")
+		o.Model, o.Batcher = fragileModel{m}, sched.NewDynamic(sched.Policy{})
+		s, err := Start(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(id string) *infer.Request {
+			r := infer.NewDetached()
+			r.ID, r.BatchSize = id, 1
+			r.Observe(counting{o.Stats})
+			o.Stats.Admitted()
+			if err := o.Batcher.Enqueue(r); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		answered := func(r *infer.Request) error {
+			resp, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Release()
+			return resp.Err
+		}
+		for range 40 { // until it is known how long executions take on both
+			r := []*infer.Request{ask(""), ask("")}
+			if err := errors.Join(answered(r[0]), answered(r[1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		all := []*infer.Request{ask("long"), ask("")}
+		time.Sleep(time.Microsecond)
+		for _, id := range []string{"crash", "", "", ""} {
+			all = append(all, ask(id))
+		}
+		for _, r := range all {
+			id := r.ID
+			if err := answered(r); (err != nil) != (id == "crash") {
+				t.Errorf("request %q: %v", id, err)
+			}
+		}
+		o.Batcher.Close()
+		s.Close(t.Context())
+		var counts stats.Snapshot
+		o.Stats.Snapshot(&counts)
+		if counts.Pending != 0 {
+			t.Errorf("%d requests count as waiting", counts.Pending)
+		}
+	})
 }

@@ -326,8 +326,13 @@ func (s *Supervisor) Report() Report {
 // goroutine does not wait; the next batch does. Requests that Suspects refuses are not executed, and its suspects are
 // executed one by one.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
+	return s.executeParts(ctx, b, !b.Inline)
+}
+
+// executeParts is Execute; patient says that it waits for another worker if the process ends.
+func (s *Supervisor) executeParts(ctx context.Context, b *infer.Batch, patient bool) error {
 	if !s.o.Suspects.any() {
-		return s.execute(ctx, b)
+		return s.execute(ctx, b, patient)
 	}
 	all := b.Requests
 	defer func() { b.Requests = all }() // which the caller releases
@@ -340,7 +345,7 @@ func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 		if len(b.Requests) == 0 {
 			continue
 		}
-		err := s.execute(ctx, b)
+		err := s.execute(ctx, b, patient)
 		s.o.Suspects.survived(b.Requests, err)
 		if err != nil && len(parts) == 1 {
 			return err
@@ -354,7 +359,7 @@ func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	return nil
 }
 
-func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
+func (s *Supervisor) execute(ctx context.Context, b *infer.Batch, patient bool) error {
 	w, err := s.wait(ctx)
 	if err != nil {
 		return err
@@ -371,7 +376,7 @@ func (s *Supervisor) execute(ctx context.Context, b *infer.Batch) error {
 		r.Fail(err)
 	}
 	s.forget(w)
-	if !b.Inline {
+	if patient {
 		_, _ = s.wait(ctx) // the next batch gets the error
 	}
 	return err
@@ -387,36 +392,52 @@ func (s *Supervisor) explain(err error) error {
 }
 
 // ExecuteSeries runs batches of one request each, one after the other; see backend.Series. If the process ends, the
-// requests that it had begun fail, and the others go to the next worker.
-func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
+// requests that it had begun fail. The others go to another instance, or to the next worker.
+func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error, leave func() bool) {
 	for len(series) > 0 {
+		begun, ended := 1, false
 		if s.o.Suspects.any() { // one by one, until it is known which one crashes the process
-			for i, b := range series {
-				errs[i] = s.Execute(ctx, b)
+			errs[0] = s.executeParts(ctx, series[0], false)
+			ended = s.Down() != nil
+		} else {
+			begun, ended = s.executeSeries(ctx, series, errs)
+		}
+		series, errs = series[begun:], errs[begun:]
+		if !ended {
+			continue
+		}
+		if leave() {
+			for i := range errs {
+				errs[i] = infer.ErrNotBegun
 			}
 			return
 		}
-		begun := len(series)
-		w, err := s.wait(ctx)
-		if err == nil {
-			begun, err = w.ExecuteSeries(ctx, series)
-		}
-		ended := err != nil && w != nil && w.Err() != nil
-		if !ended {
-			begun = len(series)
-		}
-		for i := range begun {
-			errs[i] = s.explain(err)
-			if ended { // at once, before there is another worker
-				series[i].Requests[0].Fail(err)
-			}
-		}
-		if ended {
-			s.forget(w)
-			_, _ = s.wait(ctx) // the rest, or the next batch, gets the error
-		}
-		series, errs = series[begun:], errs[begun:]
+		_, _ = s.wait(ctx) // the rest, or the next batch, gets the error
 	}
+}
+
+// executeSeries runs batches on the present worker. It returns how many of them are over, and whether the process has
+// ended.
+func (s *Supervisor) executeSeries(ctx context.Context, series []*infer.Batch, errs []error) (begun int, ended bool) {
+	begun = len(series)
+	w, err := s.wait(ctx)
+	if err == nil {
+		begun, err = w.ExecuteSeries(ctx, series)
+	}
+	ended = err != nil && w != nil && w.Err() != nil
+	if !ended {
+		begun = len(series)
+	}
+	for i := range begun {
+		errs[i] = s.explain(err)
+		if ended { // at once, before there is another worker
+			series[i].Requests[0].Fail(err)
+		}
+	}
+	if ended {
+		s.forget(w)
+	}
+	return begun, ended
 }
 
 // failLostSequences answers the requests of sequences that began on another worker. Their state was lost with its

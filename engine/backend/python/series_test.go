@@ -22,8 +22,9 @@ import (
 
 // seriesRig is one instance of a Python model, without the server that decides which batches form a series.
 type seriesRig struct {
-	t    *testing.T
-	inst backend.Series
+	t     *testing.T
+	inst  backend.Series
+	leave bool // another instance could execute the rest of a series
 }
 
 func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source string) *seriesRig {
@@ -74,7 +75,7 @@ func newSeriesRigWithLog(t *testing.T, settings map[string]string, cfgText, sour
 			t.Error(err)
 		}
 	})
-	return &seriesRig{t, inst.(backend.Series)}
+	return &seriesRig{t: t, inst: inst.(backend.Series)}
 }
 
 // run executes requests as one series, as package instance does. It returns each response and the times of its batch.
@@ -89,7 +90,7 @@ func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 		batches = append(batches, b)
 	}
 	errs := make([]error, len(batches))
-	g.inst.ExecuteSeries(g.t.Context(), batches, errs)
+	g.inst.ExecuteSeries(g.t.Context(), batches, errs, func() bool { return g.leave })
 	var all []answer
 	var times []infer.Times
 	for i, r := range requests {
@@ -261,6 +262,22 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 			}
 		}
 	})
+}
+
+func TestTheRestOfASeriesIsLeftToOthers_D056(t *testing.T) {
+	g := newSeriesRig(t, nil, config(""), code("if x[0] == 10: os._exit(3)\ny = x", ""))
+	g.leave = true
+	for range 2 { // the second time, the input is a suspect
+		answers, _ := g.run(vectors(1, 10, 2, 3)...)
+		if answers[0].err != nil || status.CodeOf(answers[1].err) != status.Unavailable {
+			t.Errorf("got %v, %v; want the first answer, and the end of the process", answers[0].err, answers[1].err)
+		}
+		for _, a := range answers[2:] {
+			if a.err == nil || !strings.Contains(a.err.Error(), infer.ErrNotBegun.Error()) {
+				t.Errorf("a request of the rest: %v", a.err)
+			}
+		}
+	}
 }
 
 // Responses that wait to be sent with others, here until the series ends.
