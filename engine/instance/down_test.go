@@ -238,7 +238,9 @@ func TestABatchDoesNotWaitForAnInstanceThatHasEnded_D056(t *testing.T) {
 	for m.questions("b") == before {
 		runtime.Gosched()
 	}
-	s.freed.L.Lock() // replace has it until it waits
+	for l := s.freed.L.(*sync.Mutex); !l.TryLock(); { // replace has it until it waits
+		runtime.Gosched()
+	}
 	s.freed.L.Unlock()
 	o.Batcher.Close()
 	runs[1].turn.Unlock()
