@@ -261,8 +261,8 @@ type DeviceMemoryUser interface {
 type Series interface {
 	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would
 	// return for batches[i]. The timestamps of each batch must be those of its own execution (infer.Batch.Ran). A
-	// request is answered soon after its own execution, not after the last one. If the instance cannot execute the rest,
-	// and leave reports that another one can, their errors are infer.ErrNotBegun.
+	// request is answered soon after its own execution, not after the last one. If the instance cannot execute the
+	// rest, and leave reports that another one can, their errors are infer.ErrNotBegun.
 	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error, leave func() bool)
 }
 
