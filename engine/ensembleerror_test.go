@@ -120,6 +120,21 @@ func breakerModels(t *testing.T) string {
 	return root
 }
 
+// wantFirst checks how many first responses of a model the statistics count as a success, and how many as an error: an
+// error is counted at its place, behind the responses (E034).
+func wantFirst(t *testing.T, e *engine.Engine, model string, good, bad uint64) {
+	t.Helper()
+	s, err := e.ModelStatistics(model, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.GetModelStats()[0].GetResponseStats()["0"]
+	if first.GetFail().GetCount() != bad || first.GetSuccess().GetCount() != good {
+		t.Errorf("the first response was an error %d times and a success %d times, want %d and %d",
+			first.GetFail().GetCount(), first.GetSuccess().GetCount(), bad, good)
+	}
+}
+
 func TestDecoupledStepFails_C048(t *testing.T) {
 	root := breakerModels(t)
 	serve := func(t *testing.T, b *breaker) *engine.Engine {
@@ -152,16 +167,7 @@ func TestDecoupledStepFails_C048(t *testing.T) {
 					}
 				}
 			}
-			s, err := e.ModelStatistics(model, -1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// E034: the error is counted at its place, behind the responses.
-			first := s.GetModelStats()[0].GetResponseStats()["0"]
-			if first.GetFail().GetCount() != 25 || first.GetSuccess().GetCount() != 75 {
-				t.Errorf("the first response was an error %d times and a success %d times, want 25 and 75",
-					first.GetFail().GetCount(), first.GetSuccess().GetCount())
-			}
+			wantFirst(t, e, model, 75, 25)
 		})
 	}
 	t.Run("C044 a decoupled step waits for slow steps that follow, for any time", func(t *testing.T) {

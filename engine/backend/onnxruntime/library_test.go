@@ -80,13 +80,16 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
+func randomText(size int) string {
+	b := make([]byte, size)
+	_, _ = rand.Read(b) // never fails
+	return string(b)
+}
+
 // A server that unpacks the library is not larger afterwards than one that finds it: nereid tune compares the two.
 func TestUnpackKeepsNoMemory_F036(t *testing.T) {
 	const size = 16 << 20
-	content := make([]byte, size)
-	_, _ = rand.Read(content) // never fails
-	files, folder := packed(t, string(content)), t.TempDir()
-	content = nil
+	files, folder := packed(t, randomText(size)), t.TempDir()
 	held := func() int64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
