@@ -29,16 +29,19 @@ func (s *server) openCloud() (err error) {
 	return nil
 }
 
-// vertexAIModel names the model that answers predictions: the default model, or the only one that is ready.
-func (f *fronts) vertexAIModel() string {
+// vertexAIModel names the model that answers predictions: the default model, or the only one that is ready. Triton
+// refuses an only model that serves several versions.
+func (f *fronts) vertexAIModel() (name string) {
 	if name := f.c.VertexAI.DefaultModel; name != "" {
 		return name
 	}
-	ready := f.engine.RepositoryIndex(true)
-	if len(ready) != 1 {
-		return ""
+	for _, m := range f.engine.RepositoryIndex(true) { // an entry for each version
+		if name != "" && m.GetName() != name {
+			return ""
+		}
+		name = m.GetName()
 	}
-	return ready[0].GetName()
+	return name
 }
 
 // checkVertexAI refuses to start if no model answers predictions, unless a program has the server, which may load its

@@ -78,3 +78,34 @@ func TestAStopDuringTheStartIsNoError_B084(t *testing.T) {
 		t.Errorf("Serve = %v, stopped %v; want an orderly stop\n%s", err, ctx.Err() != nil, log.text.String())
 	}
 }
+
+func TestAnOnlyModelMayServeSeveralVersions_B084(t *testing.T) {
+	r := runServer(t, "")
+	good, _ := r.engine.Model("good")
+	if err := os.CopyFS(filepath.Join(good.Folder, "2"), os.DirFS(filepath.Join(good.Folder, "1"))); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(good.Folder, "config.pbtxt")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, append(text, "\nversion_policy { all {} }\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.engine.LoadModel(t.Context(), "good", engine.LoadParameters{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.engine.RepositoryIndex(true)); n != 2 || r.fronts.vertexAIModel() != "good" {
+		t.Errorf("with %d versions in service the only model is %q", n, r.fronts.vertexAIModel())
+	}
+	if err := os.CopyFS(filepath.Join(good.Folder, "../twin"), os.DirFS(good.Folder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.engine.LoadModel(t.Context(), "twin", engine.LoadParameters{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.fronts.vertexAIModel(); got != "" {
+		t.Errorf("two models, and predictions go to %q", got)
+	}
+}

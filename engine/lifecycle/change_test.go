@@ -897,3 +897,16 @@ func TestALoadBringsALostProcessBack(t *testing.T) {
 	}
 	r.check("loaded again", "m", 1)
 }
+
+// A048: the files of a version that is to be served decide which backend a model has, not those of a newer one that is
+// not.
+func TestVersionsThatAreNotServedDecideNothing_A048(t *testing.T) {
+	r := newRig(t, nil)
+	r.write("m/config.pbtxt", "version_policy { specific { versions: [ 1 ] } }")
+	r.write("m/1/model.onnx", "")
+	r.write("m/2/.keep", "")
+	err := r.Load(t.Context(), "m", nil)
+	if err == nil || !strings.Contains(err.Error(), "backend 'onnxruntime'") { // which this server does not have
+		t.Errorf("Load = %v, want an error that names the backend of version 1", err)
+	}
+}

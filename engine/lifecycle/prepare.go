@@ -154,21 +154,22 @@ func (p *plan) checkName() error {
 		"unexpected directory name '%s' for model '%s', directory name must equal model name", p.src.Name, name)
 }
 
-// newestVersion returns the newest version that is on this machine, 0 for none. The versions of a remote model that are
-// to be served are downloaded first, one after the other, the newest first. One that cannot be downloaded gets a fault.
+// newestVersion returns the newest version to be served that is on this machine, 0 for none. If none is to be served, it
+// is the newest one there. The versions of a remote model that are to be served are downloaded first, one after the
+// other, the newest first. One that cannot be downloaded gets a fault.
 func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest int64, err error) {
+	if err := p.choose(c); err != nil {
+		return 0, err
+	}
 	if !p.src.Remote() {
-		there := p.src.Numbers()
-		if all := c.evicted(there); len(all) > 0 {
-			there = all
+		there := p.versions
+		if len(there) == 0 {
+			there = p.src.Numbers()
 		}
 		for _, n := range there {
 			newest = max(newest, n)
 		}
 		return newest, nil
-	}
-	if err := p.choose(c); err != nil {
-		return 0, err
 	}
 	for i := len(p.versions) - 1; i >= 0; i-- {
 		n := p.versions[i]
