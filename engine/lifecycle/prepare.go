@@ -154,8 +154,8 @@ func (p *plan) checkName() error {
 		"unexpected directory name '%s' for model '%s', directory name must equal model name", p.src.Name, name)
 }
 
-// newestVersion returns the newest version to be served that is on this machine, 0 for none. If none is to be served, it
-// is the newest one there. The versions of a remote model that are to be served are downloaded first, one after the
+// newestVersion returns the newest version to be served that is on this machine, 0 for none. If none is to be served,
+// it is the newest one there. The versions of a remote model that are to be served are downloaded first, one after the
 // other, the newest first. One that cannot be downloaded gets a fault.
 func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest int64, err error) {
 	if err := p.choose(c); err != nil {
