@@ -79,7 +79,7 @@ func TestAStopDuringTheStartIsNoError_B084(t *testing.T) {
 	}
 }
 
-func TestAnOnlyModelMayServeSeveralVersions_B084(t *testing.T) {
+func TestAnOnlyModelMayServeSeveralVersions_B084_DV118(t *testing.T) {
 	r := runServer(t, "")
 	good, _ := r.engine.Model("good")
 	if err := os.CopyFS(filepath.Join(good.Folder, "2"), os.DirFS(filepath.Join(good.Folder, "1"))); err != nil {
