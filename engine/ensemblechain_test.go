@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"testing"
@@ -47,8 +48,7 @@ func (p pouring) Execute(_ context.Context, b *infer.Batch) error {
 		}
 		for _, n := range slices.Compact(in) {
 			resp := r.NewResponse()
-			resp.AddOutput("OUT", tensor.Int32, []int64{int64(p.width)}, words(slices.Repeat([]int32{n}, p.width)...),
-				nil)
+			resp.AddOutput("OUT", tensor.Int32, []int64{int64(p.width)}, bytes.Repeat(words(n), p.width), nil)
 			if err := r.Respond(resp); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ output { name: "OUT" data_type: TYPE_INT32 dims: -1 }
 	r.ModelName = "chain"
 	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{int64(len(in))},
 		Data: words(in...)})
-	stuck := time.AfterFunc(20*time.Second, r.Cancel)
+	stuck := time.AfterFunc(50*time.Second, r.Cancel) // after a minute more may wait
 	defer stuck.Stop()
 	outs, err := all(t, e, r)
 	if err != nil {
@@ -134,10 +134,10 @@ func TestResponsesReachTheNextDecoupledStepInOrder_C048(t *testing.T) {
 // The first step sends more than may wait, and its only instance is needed for the second.
 func TestADecoupledStepDoesNotWaitForItself_C048(t *testing.T) {
 	var in []int32
-	for n := range int32(60) {
+	for n := range int32(200) {
 		in = append(in, n)
 	}
-	outs := pour(t, pouring{width: 1 << 18}, in, "pour", "pour")
+	outs := pour(t, pouring{width: 1 << 15}, in, "pour", "pour")
 	if len(outs) != len(in) {
 		t.Fatalf("%d responses, want %d", len(outs), len(in))
 	}

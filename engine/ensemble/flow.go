@@ -171,7 +171,7 @@ func (f *flow) fork(i int) {
 		most = math.MaxInt32
 	}
 	tokens := make(chan struct{}, most)
-	turn := f.turn
+	var turn chan struct{} // closed when the last child has responded; nil: there is none
 	err := x.call(i, f.tensors, func(resp *infer.Response) error {
 		if resp.Empty {
 			return nil
@@ -194,18 +194,15 @@ func (f *flow) fork(i int) {
 		return nil
 	})
 	if err != nil {
-		if turn != f.turn { // the responses before the error
+		if turn != nil { // the responses before the error
 			select {
-			case <-turn: // the last flow has ended
+			case <-turn:
 			case <-x.r.Done():
 			}
 		}
 		x.fail(x.g.errorf(status.CodeOf(err), "%w", err))
 	}
 	children.Wait()
-	if turn != f.turn {
-		f.turn = nil // the first child has waited for it
-	}
 }
 
 // child returns the flow for a response of a decoupled step.
