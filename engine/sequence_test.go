@@ -457,6 +457,18 @@ func TestSequencesSurviveReload(t *testing.T) {
 		}
 		want(10, 0, 1, 2)
 		want(10, last, 1, 3)
+		want(11, first, 5, 5)
+		write(t, root+"/m/8/.keep", "")
+		if err := e.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		r := part("m", 11, first, 1)
+		defer r.Release()
+		r.Inputs[0].Shape, r.Inputs[0].Data = []int64{2, 1}, words(1, 1)
+		if _, err := all(t, e, r); err == nil || !strings.Contains(err.Error(), "must specify batch-size 1") {
+			t.Errorf("a start with two rows: %v", err)
+		}
+		want(11, last, 1, 6)
 	})
 	t.Run("C027 unloading ends them", func(t *testing.T) {
 		want(4, first, 5, 5)

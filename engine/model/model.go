@@ -401,7 +401,7 @@ func (m *Model) Infer(r *infer.Request) error {
 		return nil
 	}
 	m.stats.Admitted()
-	if m.sequences != nil && m.started != nil && r.Flags&infer.SequenceStart != 0 {
+	if m.sequences != nil && m.started != nil && r.Flags&infer.SequenceStart != 0 && m.sequences.Check(r) == nil {
 		m.started(m, r)
 	}
 	if m.inline.wanted(m, r) && m.set.Inline(r) {

@@ -136,7 +136,7 @@ func (s *Sequences) unlock() {
 // Enqueue admits r; see Scheduler. It also returns InvalidArg if r has several rows, if its correlation ID is missing
 // or not of the model's type, or if its sequence has not started. The texts are Triton's.
 func (s *Sequences) Enqueue(r *infer.Request) error {
-	if err := s.check(r); err != nil {
+	if err := s.Check(r); err != nil {
 		return err
 	}
 	if hidden := s.policy.Shadowed; len(hidden) > 0 {
@@ -176,7 +176,8 @@ func (s *Sequences) Enqueue(r *infer.Request) error {
 // generatedID marks the correlation IDs that Sequences makes for requests without one.
 const generatedID = 1 << 63
 
-func (s *Sequences) check(r *infer.Request) error {
+// Check reports what Enqueue would refuse in r itself, whatever sequences are live.
+func (s *Sequences) Check(r *infer.Request) error {
 	if r.BatchSize > 1 {
 		return status.Errorf(status.InvalidArg, "inference request to model '%s' must specify batch-size 1 due to "+
 			"requirements of sequence batcher", r.ModelName)
