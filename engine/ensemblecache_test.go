@@ -160,6 +160,19 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 				st.GetCacheMiss().GetCount(), st.GetSuccess().GetCount())
 		}
 	})
+	t.Run("C050 a load that changes nothing", func(t *testing.T) {
+		before := runs("part")
+		for _, model := range []string{"outer", "ens", "part"} {
+			if err := e.LoadModel(t.Context(), model, engine.LoadParameters{}); err != nil {
+				t.Fatal(err)
+			}
+			ask("ens", 1)
+			ask("outer", 2)
+			if got := runs("part"); got != before {
+				t.Errorf("after a load of %s, which changes nothing, the cached responses are gone", model)
+			}
+		}
+	})
 	t.Run("C050 a step's model that is loaded again", func(t *testing.T) {
 		set(20)
 		for _, model := range []string{"outer", "ens", "plain"} {

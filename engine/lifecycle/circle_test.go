@@ -302,3 +302,26 @@ func TestStepLeavesBeforeTheEnsembleServes_A069(t *testing.T) {
 		r.check("without its step", "e")
 	}
 }
+
+// A load does not wait for another one of its model that begins when it has ended.
+func TestALoadDoesNotWaitForTheNext(t *testing.T) {
+	r := newRig(t, nil)
+	r.pile()
+	var next *entry
+	loaded := make(chan error, 1)
+	go func() {
+		loaded <- dependentsOf(r.Manager).change("m", func(o *operation) (bool, error) {
+			defer func() { next = r.lock("m", false) }()
+			return o.loadRequested(t.Context(), "m", &override{config: overrideConfig})
+		})
+	}()
+	select {
+	case err := <-loaded:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the load waits for the next one")
+	}
+	next.op.Unlock()
+}

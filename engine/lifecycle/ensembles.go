@@ -7,6 +7,7 @@ import (
 	"nereid/engine/ensemble"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
@@ -31,15 +32,34 @@ func (d *dependents) change(key string, load func(*operation) (kept bool, err er
 	except := key
 	if kept { // it may not fit the models of its steps any more
 		except = ""
-	} else if e := d.m.lock(key, false); e != nil {
-		d.refit(e) // a model of its steps may have left since it was loaded
-		e.op.Unlock()
+	} else {
+		d.refitLoaded(key)
 	}
 	for _, step := range o.loaded {
 		d.update(step, except)
 	}
-	d.update(key, "")
+	if !kept {
+		d.update(key, "")
+	}
 	return err
+}
+
+// refitLoaded is refit for an ensemble that was loaded: a model of its steps may have left since.
+func (d *dependents) refitLoaded(key string) {
+	m := d.m
+	m.mu.Lock()
+	e := m.entries[key]
+	ensembles := e != nil && slices.ContainsFunc(e.models(), func(mod *model.Model) bool {
+		return mod.Config().GetEnsembleScheduling() != nil
+	})
+	m.mu.Unlock()
+	if !ensembles {
+		return // it does not wait for another load of the model
+	}
+	if e = m.lock(key, false); e != nil {
+		d.refit(e)
+		e.op.Unlock()
+	}
 }
 
 // update checks the ensembles that a model is a step of, without except. One that does not fit any more leaves service
@@ -211,7 +231,6 @@ func (o *operation) loadSteps(c *change) error {
 		}
 		o.seen[step] = true
 		o.loadStep(c.ctx, step)
-		o.loaded = append(o.loaded, step)
 	}
 	return nil
 }

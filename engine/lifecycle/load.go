@@ -13,7 +13,7 @@ type operation struct {
 	seen map[string]bool // models of steps that were looked at: each only once
 	// acyclic holds the models from which no steps lead back to where the operation began.
 	acyclic map[string]bool
-	loaded  []string // the models of steps, in the order in which they were loaded
+	loaded  []string // the models of steps that were not kept as they were, in the order in which they were loaded
 	// skipHeld: the models of steps that were unloaded on request are left alone.
 	skipHeld bool
 	// evenUnchanged: the models of the steps of an ensemble are looked at although the ensemble is unchanged.
@@ -113,7 +113,9 @@ func (o *operation) loadStep(ctx context.Context, key string) {
 	}
 	defer c.end()
 	if !c.unchanged() {
-		_, _ = c.load(o)
+		if kept, _ := c.load(o); !kept {
+			o.loaded = append(o.loaded, key)
+		}
 	} else if o.evenUnchanged {
 		_ = o.loadSteps(c)
 	}
