@@ -62,7 +62,6 @@ func TestTokenIsChecked(t *testing.T) {
 	}
 }
 
-// A token that passes was used; one that is refused was not. A change of the other tokens keeps the time.
 // Whoever serves without a token learns from the log when that ends.
 func TestTheFirstTokenIsNotedInTheLog_B082(t *testing.T) {
 	for _, tt := range []struct {
@@ -81,6 +80,7 @@ func TestTheFirstTokenIsNotedInTheLog_B082(t *testing.T) {
 	}
 }
 
+// A token that passes was used; one that is refused was not. A change of the other tokens keeps the time.
 func TestLastUseOfATokenIsShown(t *testing.T) {
 	tokens := open(t, Options{})
 	_, used := create(t, tokens, "used", Infer)

@@ -87,7 +87,6 @@ func New(src Source, sink Sink) *Recorder {
 
 // SetSource sets the source of a Recorder that was made before its engine. An engine needs a Recorder for its events.
 func (r *Recorder) SetSource(src Source) {
-	_ = src.Removed() // they are kept from now on
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.source = src
@@ -125,6 +124,7 @@ func (r *Recorder) listening() []*Listener {
 // Run records every second until ctx is done, then the rest of the last second. After a minute in which nothing
 // happened it leaves out seconds until something happens. The caller closes the store after it.
 func (r *Recorder) Run(ctx context.Context) error {
+	r.follow()
 	timer := time.NewTimer(stats.UntilNext(time.Second, time.Now()))
 	defer timer.Stop()
 	lastSpans, lastActive := time.Now(), time.Now()
@@ -160,6 +160,15 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		r.rest(activity != nil)
 		timer.Reset(stats.UntilNext(wait, now))
+	}
+}
+
+// follow lets the source keep the counters of versions that are unloaded, before the first tick asks for them.
+func (r *Recorder) follow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.source != nil {
+		_ = r.source.Removed()
 	}
 }
 

@@ -20,6 +20,7 @@ type fakeSource struct {
 	mu    sync.Mutex
 	snaps []stats.Snapshot
 	gone  []stats.Snapshot // of Removed
+	asked bool             // there was a call of Removed
 	next  chan struct{}    // of Activity
 }
 
@@ -27,7 +28,7 @@ func (f *fakeSource) Removed() []stats.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	gone := f.gone
-	f.gone = nil
+	f.gone, f.asked = nil, true
 	return gone
 }
 
@@ -377,4 +378,25 @@ func TestRequestsBeforeAnUnloadAreStored_E050(t *testing.T) {
 			t.Errorf("%s: %d successes and %d failures are stored, want 20 and 4", tt.name, good, bad)
 		}
 	}
+}
+
+// The source keeps them from the first question on. Without a history nobody asks again.
+func TestOnlyARecorderThatRunsAsksForUnloadedVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &fakeSource{}
+		r := New(nil, &fakeSink{})
+		r.SetSource(src)
+		if src.asked {
+			t.Error("a recorder that does not run asks")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		if !src.asked {
+			t.Error("a recorder that begins to run does not ask")
+		}
+		cancel()
+		<-ended
+	})
 }

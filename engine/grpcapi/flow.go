@@ -150,14 +150,10 @@ func (f *flow) end() bool {
 
 // leave ends the flow of a call that has ended.
 func (f *flow) leave() {
-	if f.end() {
-		f.it.record.Left()
-		f.cancel()
+	if !f.end() {
+		return
 	}
-}
-
-// cancel cancels the request of an ended flow, and releases it.
-func (f *flow) cancel() {
+	f.it.left()
 	if f.it.r != nil {
 		f.it.r.Cancel()
 	}
@@ -196,9 +192,6 @@ func (a *flows) send() {
 			final, err := f.answer()
 			if err != nil {
 				a.c.cancel(err)
-				if f.end() { // its record has the error already
-					f.cancel()
-				}
 				return
 			}
 			if final && f.end() {

@@ -55,6 +55,14 @@ type streamItem struct {
 	record     *requests.Active
 }
 
+// left records that the client takes no more answers. An error that it had before, perhaps the one that ends the call,
+// stays on record.
+func (it *streamItem) left() {
+	if !it.record.Answered() {
+		it.record.Left()
+	}
+}
+
 // modelStreamInfer answers ModelStreamInfer.
 func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -309,11 +317,12 @@ func (c *streamCall) several(it streamItem) error {
 	for {
 		resp, err := next(c.ctx, it.r)
 		if err != nil {
-			it.record.Left()
+			it.left()
 			return c.end()
 		}
 		final, err := c.pass(it, resp)
 		if err != nil {
+			it.left()
 			it.r.Cancel()
 			return err
 		}

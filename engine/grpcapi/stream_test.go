@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -242,6 +243,51 @@ func TestAnErrorThatEndsAStrictStreamIsRecorded_C054(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lost is a call with one request, whose answers do not reach the client.
+type lost struct {
+	grpc.ServerStream
+	ended   context.Context
+	request []byte
+}
+
+func (l *lost) RecvMsg(m any) error {
+	if l.request == nil {
+		<-l.ended.Done()
+		return l.ended.Err()
+	}
+	m.(*message).Receive(tensor.NewBuffer(l.request, func(*tensor.Buffer) {}))
+	l.request = nil
+	return nil
+}
+
+func (l *lost) SendMsg(any) error { return errors.New("the connection is gone") }
+
+func TestAResponseThatCannotBeSentIsOfAClientThatLeft(t *testing.T) {
+	log := requests.New()
+	e := newFakeEngine(&served{name: "starts", decoupled: true, answer: func(r *infer.Request) {
+		_ = r.Respond(r.NewResponse()) // it is not the final one
+	}})
+	s := newServer(t, Options{Engine: e, Requests: log})
+	request, err := proto.Marshal(one("starts", "1", 5, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := s.modelStreamInfer(ctx, &lost{ended: ctx, request: request}); err == nil {
+		t.Error("the call ends without an error")
+	}
+	cancel()
+	if log.Await(0) {
+		<-log.Half()
+	}
+	log.Since(0, func(_ int64, r *requests.Record) {
+		if r.Outcome != requests.Cancelled {
+			t.Errorf("the record says %v, %q", r.Outcome, r.Text)
+		}
+	})
 }
 
 func TestRefusalsOfDecoupledModelsKeepTheirOrder_B061(t *testing.T) {

@@ -229,6 +229,7 @@ func (c *conn) Close() error {
 		return nil
 	}
 	if c.linger > 0 {
+		c.finished() // what belongs to the request does not wait for the client
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			c.readOn()
 		}

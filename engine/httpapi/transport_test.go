@@ -22,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"nereid/engine/infer"
+	"nereid/engine/tensor"
 )
 
 // alive fails the test unless the server still answers correctly.
@@ -333,6 +334,35 @@ func TestAClientThatSendsAllOfABodyGetsAnEarlyAnswer_B036(t *testing.T) {
 		if got := receive(t, bufio.NewReader(conn), "POST"); got.status != tt.want {
 			t.Errorf("%s: %s %s, want %s", tt.path, got.status, got.body, tt.want)
 		}
+	}
+}
+
+// sender is the connection of a client that still sends when it has its answer.
+type sender struct {
+	net.Conn
+	read func()
+}
+
+func (s sender) Read([]byte) (int, error)        { s.read(); return 0, io.EOF }
+func (s sender) CloseWrite() error               { return nil }
+func (s sender) SetReadDeadline(time.Time) error { return nil }
+func (s sender) Close() error                    { return nil }
+
+// The record, the trace and the memory of a request do not wait for the rest of its body.
+func TestARequestEndsWithItsEarlyAnswer(t *testing.T) {
+	s, err := New(Options{Engine: newFake()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, reads := newConn(s.conns, nil), 0
+	c.reply, c.linger = tensor.NewBuffer(nil, func(*tensor.Buffer) {}), lingerLong
+	c.Conn = sender{read: func() {
+		if reads++; c.reply != nil {
+			t.Error("the answer is kept while the body is read")
+		}
+	}}
+	if err := c.Close(); err != nil || reads != 1 {
+		t.Errorf("Close: %v after %d reads", err, reads)
 	}
 }
 
