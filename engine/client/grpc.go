@@ -274,9 +274,8 @@ func EncodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 func pbParameters(p map[string]any) map[string]*inferencepb.InferParameter {
 	m := make(map[string]*inferencepb.InferParameter, len(p))
 	for k, v := range p {
-		// priority and sequence_id are uint64. Servers take the latter as int64 only, with the same bits, and older
-		// ones also the former.
-		if u, ok := v.(uint64); ok && (k != "priority" || u <= math.MaxInt64) {
+		// Servers take sequence_id as int64 only, with the same bits, and older ones also priority.
+		if u, ok := v.(uint64); ok && (k == "sequence_id" || u <= math.MaxInt64) {
 			v = int64(u)
 		}
 		m[k] = &inferencepb.InferParameter{}
