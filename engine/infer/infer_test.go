@@ -274,6 +274,27 @@ func TestTheStreamOfAPatientRequestGrows(t *testing.T) {
 	})
 }
 
+// The server paces the process of a model: only the server's own stream grows.
+func TestTheStreamOfABoundedRequestDoesNotGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewDetached()
+		r.Patient, r.Bounded = true, true
+		data := make([]byte, streamLimit-responseCost)
+		go func() {
+			for !r.Cancelled() {
+				resp := r.NewResponse()
+				resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
+				_ = r.Respond(resp)
+			}
+		}()
+		time.Sleep(100 * slowReaderTimeout)
+		if n, _ := r.Answers(); n != 1 || r.Cancelled() {
+			t.Errorf("%d responses wait, want 1; cancelled: %v", n, r.Cancelled())
+		}
+		r.Cancel()
+	})
+}
+
 func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 	r := NewDetached()
 	defer r.Release()

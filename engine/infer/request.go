@@ -150,6 +150,8 @@ type Content struct {
 	Uncached bool // the response cache does not answer it, and does not keep its response
 	// Patient says that the reader of the responses may pause for any time: it is the server, or another process of it.
 	Patient bool
+	// Bounded says that the stream of a patient request does not grow: the reader lets it flow when it has to.
+	Bounded bool
 }
 
 // Progress is what the engine notes about a request that it has admitted.

@@ -86,8 +86,8 @@ func (r *Request) NewResponse() *Response {
 // Respond gives the caller a response; resp.Final says whether it is the last one. It may be called from any goroutine
 // that holds a reference on r, and runs no code of the caller. It blocks only for a decoupled model, while the unread
 // responses exceed streamLimit and the request is not cancelled. After slowReaderTimeout it is cancelled, and its final
-// response is an error; if it is patient, the limit doubles instead. A response after the final one is dropped, and
-// Respond returns Internal.
+// response is an error; if it is patient, the limit doubles instead, or stays if it is bounded. A response after
+// the final one is dropped, and Respond returns Internal.
 func (r *Request) Respond(resp *Response) error {
 	if resp.Final {
 		if !r.answered.CompareAndSwap(false, true) {

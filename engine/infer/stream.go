@@ -86,7 +86,7 @@ func (s *stream) grow() {
 }
 
 // waitForSpace blocks until a response of a size fits or r is cancelled. After slowReaderTimeout it cancels r itself,
-// or lets the stream of a patient request grow.
+// or lets the stream of a patient request grow that is not bounded.
 func (s *stream) waitForSpace(size int, r *Request) {
 	timeout := time.NewTimer(slowReaderTimeout)
 	defer timeout.Stop()
@@ -94,11 +94,12 @@ func (s *stream) waitForSpace(size int, r *Request) {
 		select {
 		case <-s.space:
 		case <-timeout.C:
-			if r.Patient {
+			switch {
+			case !r.Patient:
+				r.CancelUnread()
+			case !r.Bounded:
 				s.grow()
 				timeout.Reset(slowReaderTimeout)
-			} else {
-				r.CancelUnread()
 			}
 		case <-r.Done():
 		}

@@ -74,6 +74,9 @@ func TestServeFreesInputs(t *testing.T) {
 		t.Fatalf("%d of %d requests are in the batch, answers %v, states %d; want 2 of 3", len(b.Requests),
 			len(s.answers), s.answers, s.states)
 	}
+	if r := b.Requests[0]; !r.Patient || !r.Bounded {
+		t.Errorf("the process decides how long a client may pause: patient %v, bounded %v", r.Patient, r.Bounded)
+	}
 	if resp := s.answers[2].r.Poll(); resp == nil || resp.Err == nil {
 		t.Errorf("a request whose shape and data differ has the answer %v", resp)
 	}

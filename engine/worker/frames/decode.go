@@ -444,7 +444,7 @@ func (d *Decoder) Requests(body []byte, each func(q Received, err error)) error 
 		}
 		q := Received{Request: infer.New(), Ticket: binary.LittleEndian.Uint64(rec.b[8:]),
 			State: binary.LittleEndian.Uint32(rec.b[40:])}
-		q.Request.Patient = true // the server decides how long a client may pause
+		q.Request.Patient, q.Request.Bounded = true, true // the server decides how long a client may pause
 		err := d.request(&rec, q.Request, &q.Trace)
 		if err != nil {
 			d.skipTensors(&rec)
