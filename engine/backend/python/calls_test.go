@@ -577,7 +577,7 @@ y = x`, ""),
 	}
 }
 
-// The load of a model would wait for the load_model of the same model that its own code calls.
+// The load of a model would wait for the load_model or unload_model of the same model that its own code calls.
 func TestModelThatLoadsItself_D044(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"first/config.pbtxt": config(""),
@@ -590,10 +590,14 @@ def auto_complete_config(c):
 		"second/1/model.py": code("y = x", `
 def initialize(self, args):
     pb_utils.load_model(args["model_name"])`),
+		"third/config.pbtxt": config(""),
+		"third/1/model.py": code("y = x", `
+def initialize(self, args):
+    pb_utils.unload_model(args["model_name"])`),
 	})
 	failures := r.StartFailures()
-	if len(failures) != 2 {
-		t.Errorf("%d loads failed, want 2", len(failures))
+	if len(failures) != 3 {
+		t.Errorf("%d loads failed, want 3", len(failures))
 	}
 	for _, err := range failures {
 		if !strings.Contains(err.Error(), "would wait for itself") {

@@ -181,20 +181,27 @@ class Runtime:
                 return
             self._wire.send(channel.CALL, self._wire.number(), json.dumps(call).encode())
 
-    def load_model(self, name, config, files):
+    def _refuse_own(self, prefix, name):
+        """Refuses a call that waits for the load of which this process is a part."""
         if name == self.loading and threading.get_ident() == self._main:
             raise pb.TritonModelException(
-                "Failed to load model: %sthe load of model '%s' would wait for itself" % (self.said, name)
+                "%s%sthe load of model '%s' would wait for itself" % (prefix, self.said, name)
             )
+
+    def load_model(self, name, config, files):
+        prefix = "Failed to load model: "
+        self._refuse_own(prefix, name)
         contents = {
             path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
             for path, data in files.items()
         }
         call = {"op": "load_model", "name": name, "config": config, "files": contents}
-        self.ask("Failed to load model: ", call)
+        self.ask(prefix, call)
 
     def unload_model(self, name, dependents):
-        self.ask("Failed to unload model: ", {"op": "unload_model", "name": name, "unload_dependents": dependents})
+        prefix = "Failed to unload model: "
+        self._refuse_own(prefix, name)
+        self.ask(prefix, {"op": "unload_model", "name": name, "unload_dependents": dependents})
 
     def is_model_ready(self, name, version):
         call = {"op": "is_model_ready", "name": name, "version": version}
