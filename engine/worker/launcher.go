@@ -95,7 +95,8 @@ func NewLauncher(o Options) *Launcher {
 // Env returns Options.Env.
 func (l *Launcher) Env() []string { return l.o.Env }
 
-// Leave does for all processes what Supervisor.Leave does for one: the server is about to stop.
+// Leave does for all processes what Supervisor.Leave does for one, without the limit of an unload: the server is about
+// to stop.
 func (l *Launcher) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,8 +66,9 @@ type Supervisor struct {
 
 // Supervision says what a Supervisor supervises.
 type Supervision struct {
-	Name  string        // the model instance's
-	Grace time.Duration // how long a worker may take to finalize
+	Name    string        // the model instance's
+	Passive bool          // see Spec
+	Grace   time.Duration // how long a worker may take to finalize
 	// Suspects are shared by the instances of a model. nil: no input is refused.
 	Suspects *Suspects
 	// Explain changes the error of a failed execution for clients. nil: it stays.
@@ -305,6 +306,9 @@ func (s *Supervisor) keepOutput(w *Worker) {
 	defer s.mu.Unlock()
 	s.before = lines
 }
+
+// Passive reports whether the instance takes no requests.
+func (s *Supervisor) Passive() bool { return s.o.Passive }
 
 // Report returns a description of the process.
 func (s *Supervisor) Report() Report {

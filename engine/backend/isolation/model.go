@@ -264,13 +264,13 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 // Traits implements backend.Model.
 func (m *Model) Traits() backend.Traits { return m.traits }
 
-// Ready implements backend.Readiness. Each instance is asked if the model in its process decides that itself. One that
-// executes is ready: it could not reply before its execution is over.
+// Ready implements backend.Readiness. Each instance that takes requests is asked if the model in its process decides
+// that itself. One that executes is ready: it could not reply before its execution is over.
 func (m *Model) Ready(ctx context.Context) error {
 	if !m.traits.SaysReady {
 		return nil
 	}
-	for _, x := range m.All() {
+	for _, x := range m.Working() {
 		w := x.Worker()
 		if w == nil {
 			return x.State().Err
@@ -296,7 +296,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	}
 	x := &instance{m: m, calls: w.calls}
 	x.Supervisor = worker.Supervise(worker.Supervision{
-		Name: p.Name, Grace: finalizeTimeout, Suspects: m.Suspects, Log: m.log,
+		Name: p.Name, Passive: p.Passive, Grace: finalizeTimeout, Suspects: m.Suspects, Log: m.log,
 		Notify: m.spec.Notify(p.Name),
 	}, w.Worker, func(ctx context.Context) (*worker.Worker, error) { return m.restart(ctx, p, x.calls) })
 	m.Add(x.Supervisor)

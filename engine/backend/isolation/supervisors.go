@@ -56,6 +56,11 @@ func (s *Supervisors) All() []*worker.Supervisor {
 	return slices.Clone(s.all)
 }
 
+// Working returns those of the instances that take requests.
+func (s *Supervisors) Working() []*worker.Supervisor {
+	return slices.DeleteFunc(s.All(), (*worker.Supervisor).Passive)
+}
+
 // Leave implements backend.Leaver.
 func (s *Supervisors) Leave() (limit time.Duration) {
 	for _, x := range s.All() {
@@ -67,7 +72,7 @@ func (s *Supervisors) Leave() (limit time.Duration) {
 // Healthy returns nil if an instance takes requests, or there is none; else why the first one takes none.
 func (s *Supervisors) Healthy() error {
 	var first error
-	for _, x := range s.All() {
+	for _, x := range s.Working() {
 		err := x.State().Err
 		if err == nil {
 			return nil

@@ -186,6 +186,41 @@ def initialize(self, args):
 	})
 }
 
+// The process of a passive instance, which takes no requests, does not make a model ready.
+func TestPassiveInstancesDoNotMakeAModelReady_D056(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	passive := config("instance_group [ { count: 1 passive: true }, { count: 1 } ]")
+	r := serve(t, nil, map[string]string{
+		"ends/config.pbtxt": passive,
+		"ends/1/model.py": code("os._exit(1)", `
+def initialize(self, args):
+    while os.path.exists(`+strconv.Quote(gate)+`):
+        time.sleep(0.01)`),
+		"says/config.pbtxt": passive,
+		"says/1/model.py": code("y = x", `
+def initialize(self, args):
+    self.passive = args["model_instance_name"].startswith("says_0")
+def is_ready(self):
+    return self.passive`),
+	})
+	if failures := r.StartFailures(); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	if ok, _ := r.ModelReady("says", infer.LatestVersion); ok {
+		t.Error("the answer of the passive instance's is_ready counts")
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.one(request("ends", map[string][]float32{"IN": {0}}))
+	if ok, _ := r.ModelReady("ends", infer.LatestVersion); ok {
+		t.Error("the model is ready while only its passive instance has a process")
+	}
+	if err := os.Remove(gate); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A model whose process fails to start each time is not started any more after some tries.
 func TestProcessThatEndsTooOftenIsNotRestarted(t *testing.T) {
 	if testing.Short() {

@@ -101,7 +101,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		return nil, err
 	}
 	k := worker.Supervise(worker.Supervision{
-		Name: p.Name, Grace: m.b.settings.grace, Suspects: m.Suspects, Log: m.log,
+		Name: p.Name, Passive: p.Passive, Grace: m.b.settings.grace, Suspects: m.Suspects, Log: m.log,
 		Notify: m.spec.Notify(p.Name),
 		Explain: func(f *worker.Failure) error { // of an exception: with Triton's text
 			return status.Errorf(status.CodeOf(f), "Failed to process the request(s) for model '%s', message: %w",
@@ -175,14 +175,14 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	return nil
 }
 
-// Ready returns nil if an instance is ready: it is executing, or the model's is_ready returns true there. A model
+// Ready returns nil if an instance that takes requests is ready: it is executing, or the model's is_ready returns true there. A model
 // without is_ready is always ready.
 func (m *model) Ready(ctx context.Context) error {
 	if !m.hasReady.Load() {
 		return nil
 	}
 	err := status.Errorf(status.Unavailable, "model '%s' has no instance", m.spec.ModelName)
-	for _, k := range m.All() {
+	for _, k := range m.Working() {
 		w := k.Worker()
 		if w == nil {
 			err = k.State().Err
