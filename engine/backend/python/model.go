@@ -175,8 +175,8 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	return nil
 }
 
-// Ready returns nil if an instance that takes requests is ready: it is executing, or the model's is_ready returns true there. A model
-// without is_ready is always ready.
+// Ready returns nil if an instance that takes requests is ready: it is executing, or the model's is_ready returns true
+// there. A model without is_ready is always ready.
 func (m *model) Ready(ctx context.Context) error {
 	if !m.hasReady.Load() {
 		return nil
