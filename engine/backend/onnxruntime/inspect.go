@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -60,12 +61,12 @@ type InspectOptions struct {
 // run. The error is InvalidArg for a file that is no model, and for shapes that do not fit,
 // and Unsupported if the library has no such provider.
 func (b *Backend) Inspect(ctx context.Context, path string, o InspectOptions) (*Inspection, error) {
-	info, err := onnxfile.Check(path, filepath.Dir(path))
-	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "%s: %w", path, err)
-	}
+	info, fault := onnxfile.Check(path, filepath.Dir(path))
 	d, err := onnxfile.Describe(path)
-	if err != nil {
+	if fault != nil && err == nil && o.Runs == 0 {
+		return &Inspection{Description: d, Info: &onnxfile.Info{}, LoadError: fault.Error()}, nil
+	}
+	if err := cmp.Or(fault, err); err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%s: %w", path, err)
 	}
 	l, err := b.open()

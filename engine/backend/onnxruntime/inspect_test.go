@@ -127,6 +127,14 @@ func TestInspectNamesUnsupportedOperators(t *testing.T) {
 		!strings.Contains(err.Error(), "opset") {
 		t.Errorf("a run of an operator set that is too new: %v", err)
 	}
+	alone := filepath.Join(t.TempDir(), "model.onnx") // without its weights
+	if data, err := os.ReadFile("testdata/external.onnx"); err != nil || os.WriteFile(alone, data, 0o600) != nil {
+		t.Fatal(err)
+	}
+	x, err = b.Inspect(t.Context(), alone, onnxruntime.InspectOptions{})
+	if err != nil || !strings.Contains(x.LoadError, "is missing") || len(x.Inputs) == 0 || len(x.Outputs) == 0 {
+		t.Errorf("a file without its weights: %+v, %v", x, err)
+	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "nereid-probe-*")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
 	}

@@ -38,3 +38,11 @@ for (const n of [60, 3000]) {
     expect(d.boxes.every((b) => b.x >= b.width / 2 && b.x + b.width / 2 <= d.width && b.y < d.height)).toBe(true);
   });
 }
+
+test("a graph whose lines cross many rows is drawn, in spite of the limits of the library", () => {
+  const labels = Array.from({ length: 500 }, (_, i) => `Sum${i}`);
+  const edges = labels.flatMap((_, i): [number, number][] => [1, 7, 31, 97, 113, 151, 211, 263].filter((d) => d <= i).map((d) => [i - d, i]));
+  const d = layout({ labels, edges });
+  expect(d.boxes.length).toBe(500);
+  for (const l of d.lines) expect(d.boxes[l.to]?.y).toBeGreaterThan(d.boxes[l.from]?.y ?? Infinity);
+});

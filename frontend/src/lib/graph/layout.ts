@@ -27,26 +27,33 @@ export interface Plan {
 
 const boxHeight = 28;
 const boxWidth = (label: string) => Math.max(60, 20 + 7.8 * label.length);
-/** Above this many nodes the library takes minutes, and recurses too deep for a chain. */
-const many = 600;
+/** Above this many nodes, or rows that lines cross, the library takes minutes, or recurses too deep. */
+const [many, manyCrossed] = [600, 4000];
 const [gap, rankGap, margin] = [24, 34, 16];
 
 /** Places the nodes from the top to the bottom. Edges must not form a circle. */
-export const layout = (plan: Plan): Drawing => (plan.labels.length > many ? layered(plan) : arranged(plan));
+export function layout(plan: Plan): Drawing {
+  const { before, rank } = ranks(plan);
+  const crossed = plan.edges.reduce((n, [from, to]) => n + (rank[to] ?? 0) - (rank[from] ?? 0) - 1, 0);
+  return plan.labels.length > many || crossed > manyCrossed ? layered(plan, before, rank) : arranged(plan);
+}
+
+/** The nodes that each node takes from, and its row: below all of these. */
+function ranks({ labels, edges }: Plan) {
+  const before: number[][] = labels.map(() => []);
+  for (const [from, to] of edges) before[to]?.push(from);
+  const rank: number[] = [];
+  labels.forEach((_, i) => (rank[i] = (before[i] ?? []).reduce((most, b) => Math.max(most, (rank[b] ?? -1) + 1), 0)));
+  return { before, rank };
+}
 
 /**
  * Places each node below those that it takes from, near their middle. A line over several rows runs on the right of the
  * boxes between. Numbers of nodes must grow along edges, except for the outputs, which come last.
  */
-function layered({ labels, edges }: Plan): Drawing {
-  const before: number[][] = labels.map(() => []);
-  for (const [from, to] of edges) before[to]?.push(from);
-  const rank: number[] = [];
+function layered({ labels, edges }: Plan, before: number[][], rank: number[]): Drawing {
   const rows: number[][] = [];
-  labels.forEach((_, i) => {
-    rank[i] = (before[i] ?? []).reduce((most, b) => Math.max(most, (rank[b] ?? -1) + 1), 0);
-    (rows[rank[i] ?? 0] ??= []).push(i);
-  });
+  labels.forEach((_, i) => (rows[rank[i] ?? 0] ??= []).push(i));
   const boxes: Box[] = labels.map((label) => ({ x: 0, y: 0, width: boxWidth(label), height: boxHeight }));
   const at = (i: number) => boxes[i]?.x ?? 0;
   rows.forEach((row, r) => {

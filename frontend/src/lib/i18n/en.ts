@@ -354,6 +354,7 @@ export const en = {
   "graph.drawing": "Placing {n} nodes…",
   "graph.attributes": "Attributes",
   "graph.close": "Close",
+  "graph.none": "The graph has no nodes: its outputs are its inputs or weights.",
   "graph.tooMany": "The graph has {n} nodes, more than can be drawn. Its operators are listed above.",
   "sig.inputs": "Inputs",
   "sig.outputs": "Outputs",

@@ -356,6 +356,7 @@ export const zh: Record<keyof typeof en, string> = {
   "graph.drawing": "正在排列 {n} 个节点…",
   "graph.attributes": "属性",
   "graph.close": "关闭",
+  "graph.none": "该图没有节点：其输出就是输入或权重。",
   "graph.tooMany": "该图有 {n} 个节点，过多而无法绘制。上方列出了它的算子。",
   "sig.inputs": "输入",
   "sig.outputs": "输出",
