@@ -53,6 +53,10 @@ def test_G012_settings_arrive_in_the_manifests(env):
     assert pod["containers"][0]["resources"] == {"limits": {"memory": "4Gi", "nvidia.com/gpu": "2"},
                                                  "requests": {"cpu": "1", "memory": "1Gi"}}
     assert set(found) == {"Deployment", "Service"} and found["Deployment"]["spec"]["replicas"] == 1
+    found = rendered(env, *SETTINGS["gpus"], "resources=null", "exitTimeoutSeconds=1000000")
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
+    assert "--exit-timeout-secs=1000000" in pod["containers"][0]["args"]
     found = rendered(env, *SETTINGS["several"])
     assert set(found) == {"Deployment", "Service", "PodDisruptionBudget"}
     found = rendered(env, *SETTINGS["autoscaled"])

@@ -68,6 +68,7 @@ image = np.random.default_rng(1).random((3, 1, 28, 28), np.float32)
 out["array"] = np.asarray(client.predict("digits", image)["predictions"]["scores"]).shape
 client.create_deployment("texts", folder + "/identity_bytes")
 out["texts"] = list(client.predict("texts", np.array([["ä", "b"]], object))["predictions"].values())[0]
+out["bytes"] = list(client.predict("texts", np.array([["ä".encode(), b"b"]]))["predictions"].values())[0]
 client.delete_deployment("sums")
 client.delete_deployment("sums")
 out["left"] = [d["name"] for d in client.list_deployments()]
@@ -78,7 +79,7 @@ def test_G016_deployments_of_several_models(env, server, saved):
     said = script(env, server, LIFE, saved)
     assert said["made"] == ["sums", "onnx", True] and said["listed"] == ["sums"]
     assert said["dictionary"] == [False, False, True, True] and said["frame"]
-    assert said["array"] == [3, 10] and said["texts"] == [["ä", "b"]]
+    assert said["array"] == [3, 10] and said["texts"] == said["bytes"] == [["ä", "b"]]
     assert said["left"] == ["digits", "texts"]
 
 

@@ -92,7 +92,19 @@ def _tensor(about, value):
         array = np.array(value).astype(KINDS[about["datatype"]])
     except (TypeError, ValueError) as e:
         raise MlflowException("input %s: %s" % (about["name"], e)) from e
-    return {"name": about["name"], "datatype": about["datatype"], "shape": array.shape, "data": array.ravel().tolist()}
+    data = array.ravel().tolist()
+    if about["datatype"] == "BYTES":
+        data = [_text(about, v) for v in data]
+    return {"name": about["name"], "datatype": about["datatype"], "shape": array.shape, "data": data}
+
+
+def _text(about, value):
+    """Returns an element of a tensor of BYTES as JSON has it. The server refuses what is no text."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError as e:
+        raise MlflowException("input %s has bytes that are not UTF-8, which JSON does not have; use tritonclient"
+                              % about["name"]) from e
 
 
 def _by_name(inputs, names):
