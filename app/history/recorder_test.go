@@ -397,6 +397,8 @@ func TestOnlyARecorderThatRunsAsksForUnloadedVersions(t *testing.T) {
 			t.Error("a recorder that begins to run does not ask")
 		}
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
