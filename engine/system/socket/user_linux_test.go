@@ -74,7 +74,9 @@ func TestPeerUserOfAResetConnection_H15(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	first, err := net.Dial("tcp", l.Addr().String())
+	// Other programs take ports of 127.0.0.1 at any time.
+	own := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	first, err := own.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
