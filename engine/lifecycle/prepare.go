@@ -78,20 +78,21 @@ func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c
 	if err := p.checkName(); err != nil {
 		return p, err
 	}
-	newest, err := l.newestVersion(ctx, p, c)
-	if err != nil || newest == 0 && len(p.versions) > 0 { // no version could be downloaded, each with its fault
+	if err := p.choose(c); err != nil {
 		return p, err
+	}
+	newest := l.newestVersion(ctx, p)
+	if newest == 0 && len(p.versions) > 0 { // no version could be downloaded, each with its fault
+		return p, nil
 	}
 	if err := p.completeBackend(newest); err != nil {
-		return p, err
-	}
-	if err := p.choose(c); err != nil {
 		return p, err
 	}
 	l.reportMissing(p)
 	if len(p.versions) == 0 {
 		return p, l.noVersions(p)
 	}
+	var err error
 	if p.backend, err = l.backendOf(p); err != nil {
 		p.failAll(err)
 		return p, nil
@@ -157,10 +158,7 @@ func (p *plan) checkName() error {
 // newestVersion returns the newest version to be served that is on this machine, 0 for none. If none is to be served,
 // it is the newest one there. The versions of a remote model that are to be served are downloaded first, one after the
 // other, the newest first. One that cannot be downloaded gets a fault.
-func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest int64, err error) {
-	if err := p.choose(c); err != nil {
-		return 0, err
-	}
+func (l *loader) newestVersion(ctx context.Context, p *plan) (newest int64) {
 	if !p.src.Remote() {
 		there := p.versions
 		if len(there) == 0 {
@@ -169,7 +167,7 @@ func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest i
 		for _, n := range there {
 			newest = max(newest, n)
 		}
-		return newest, nil
+		return newest
 	}
 	for i := len(p.versions) - 1; i >= 0; i-- {
 		n := p.versions[i]
@@ -180,7 +178,7 @@ func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest i
 		newest = max(newest, n)
 	}
 	l.downloads.finished(p.src.Key, len(p.faults) == 0)
-	return newest, nil
+	return newest
 }
 
 // completeBackend derives the backend from the files of a version, 0 for none, where the configuration does not name

@@ -139,20 +139,18 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 			return nil
 		})
 	case "execution_mode":
-		if _, err := count(value); err != nil {
+		switch n, err := count(value); {
+		case err != nil:
 			return status.Errorf(status.InvalidArg, "parameter %q is %q, want 0 (sequential) or 1 (parallel)", name,
 				value)
-		}
-		return o.number(name, value, func(n int) error {
-			switch n {
-			case 0:
-				return o.SetExecutionMode(ort.ExecutionModeSequential)
-			case 1:
-				return o.SetExecutionMode(ort.ExecutionModeParallel)
-			}
+		case n == 0:
+			return runtimeError(o.SetExecutionMode(ort.ExecutionModeSequential))
+		case n == 1:
+			return runtimeError(o.SetExecutionMode(ort.ExecutionModeParallel))
+		default:
 			return status.Errorf(status.InvalidArg,
 				"Invalid configuration value provided. Expected values for execution_mode are 0 or 1 but got %d .", n)
-		})
+		}
 	case "enable_mem_arena":
 		return o.boolean(name, value, o.SetCpuMemArena)
 	case "enable_mem_pattern":
