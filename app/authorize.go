@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +14,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/app/access"
+	"nereid/app/console/rest"
 	"nereid/engine/httpapi"
 )
 
@@ -90,7 +90,7 @@ func guardPlain(tokens *access.Tokens, hosts []string, next http.Handler) http.H
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !httpapi.HostAllowed(r.Host, hosts) {
 			text := fmt.Sprintf("the Host header %q is not a name of this server; add it with --allowed-hosts", r.Host)
-			refuse(w, http.StatusMisdirectedRequest, text)
+			rest.Write(w, http.StatusMisdirectedRequest, map[string]string{"error": text})
 			return
 		}
 		remote, _ := net.ResolveTCPAddr("tcp", r.RemoteAddr) // nil if it is no address, which counts as another machine
@@ -102,16 +102,9 @@ func guardPlain(tokens *access.Tokens, hosts []string, next http.Handler) http.H
 			if refusalStatus(err) == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="metrics"`)
 			}
-			refuse(w, refusalStatus(err), err.Error())
+			rest.Write(w, refusalStatus(err), map[string]string{"error": err.Error()})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// refuse answers with an error in the form of the inference server.
-func refuse(w http.ResponseWriter, code int, text string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": text}) // it fails only if the client has gone
 }
