@@ -259,13 +259,7 @@ func TestTheStreamOfAPatientRequestGrows(t *testing.T) {
 		r.Release()
 		endless := NewDetached()
 		endless.Patient = true
-		go func() {
-			for !endless.Cancelled() {
-				resp := endless.NewResponse()
-				resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
-				_ = endless.Respond(resp)
-			}
-		}()
+		go respond(endless, data)
 		time.Sleep(100 * slowReaderTimeout)
 		if n, _ := endless.Answers(); n != patientLimit/streamLimit {
 			t.Errorf("%d responses wait, want %d", n, patientLimit/streamLimit)
@@ -274,19 +268,22 @@ func TestTheStreamOfAPatientRequestGrows(t *testing.T) {
 	})
 }
 
+// respond sends responses until the request is cancelled.
+func respond(r *Request, data []byte) {
+	for !r.Cancelled() {
+		resp := r.NewResponse()
+		resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
+		_ = r.Respond(resp)
+	}
+}
+
 // The server paces the process of a model: only the server's own stream grows.
 func TestTheStreamOfABoundedRequestDoesNotGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewDetached()
 		r.Patient, r.Bounded = true, true
 		data := make([]byte, streamLimit-responseCost)
-		go func() {
-			for !r.Cancelled() {
-				resp := r.NewResponse()
-				resp.AddOutput("o", tensor.Uint8, []int64{int64(len(data))}, data, nil)
-				_ = r.Respond(resp)
-			}
-		}()
+		go respond(r, data)
 		time.Sleep(100 * slowReaderTimeout)
 		if n, _ := r.Answers(); n != 1 || r.Cancelled() {
 			t.Errorf("%d responses wait, want 1; cancelled: %v", n, r.Cancelled())

@@ -288,17 +288,23 @@ func TestInstancesThatAreDownEnd(t *testing.T) {
 	}
 }
 
-// An instance that is down would have the most free slots, and fail each sequence that it gets.
-func TestAnInstanceThatIsDownGetsNoSequences_C032_D056(t *testing.T) {
+// startSequences starts the instances a and b of a model with sequences, each with one slot.
+func startSequences(t *testing.T) (*mortal, Options, *sched.Sequences, *Set) {
+	t.Helper()
 	m := newMortal()
 	o := options(m.fake, "a", "b")
-	o.Model = m
 	batcher := sched.NewSequences(sched.SequencePolicy{Slots: 1, Idle: time.Hour})
-	o.Batcher = batcher
+	o.Model, o.Batcher = m, batcher
 	s, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, o, batcher, s
+}
+
+// An instance that is down would have the most free slots, and fail each sequence that it gets.
+func TestAnInstanceThatIsDownGetsNoSequences_C032_D056(t *testing.T) {
+	m, o, batcher, s := startSequences(t)
 	t.Cleanup(func() { batcher.Close(); s.Close(context.Background()) })
 	request := func(id uint64, flags infer.Flags) *infer.Request {
 		r := infer.New()
@@ -352,15 +358,7 @@ func TestAnInstanceThatIsDownGetsNoSequences_C032_D056(t *testing.T) {
 }
 
 func TestAnInstanceWithSequencesThatIsDownEnds(t *testing.T) {
-	m := newMortal()
-	o := options(m.fake, "a", "b")
-	o.Model = m
-	batcher := sched.NewSequences(sched.SequencePolicy{Slots: 1, Idle: time.Hour})
-	o.Batcher = batcher
-	s, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, o, batcher, s := startSequences(t)
 	gone := s.runs[0]
 	m.set("a", true)
 	r := infer.New()
